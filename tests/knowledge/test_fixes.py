@@ -305,7 +305,7 @@ def test_the_command_answers_in_sentences_and_in_json(tmp_path: Path, monkeypatc
 
     assert shown.exit_code == 0
     assert "was fixed by editing settings.py" in shown.output
-    assert "it came back 1 time" in shown.output
+    assert "came back 1 time" in shown.output
     assert json.loads(as_json.output)[0]["sessions"] == ["scripted:first", "scripted:second"]
     assert CliRunner().invoke(main, ["fix", "an error nobody met"]).exit_code == 4
 

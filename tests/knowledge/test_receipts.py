@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from recollect.distill import shell
 from recollect.knowledge.records import Fix
 from tests.knowledge.sessions import Script, remembered
 
@@ -120,3 +121,92 @@ def test_tests_that_no_longer_compile_do_not_show_that_one_passes(tmp_path: Path
     )
 
     assert fixes_of(tmp_path, script, "--- FAIL: TestPool") == []
+
+
+def test_a_suite_that_passes_again_closes_the_test_that_was_looked_at_by_itself(tmp_path: Path) -> None:
+    script = (
+        Script("suite")
+        .user("make the tests pass")
+        .run("make test", "1 failed", 1, is_test=True)
+        .run("go test ./pool -run TestPool", "--- FAIL: TestPool\n1 failed", 1, is_test=True)
+        .edit("/srv/shop/pool.go", "n = 1", "n = 2")
+        .run("make test", "12 passed", is_test=True)
+    )
+
+    (fix,) = fixes_of(tmp_path, script, "--- FAIL: TestPool")
+
+    assert "then passed: make test" in [one.quote for one in fix.evidence]
+
+
+def test_other_tests_that_pass_again_close_nothing(tmp_path: Path) -> None:
+    script = (
+        Script("others")
+        .user("make the tests pass")
+        .run("go test ./cache", "1 failed", 1, is_test=True)
+        .run("go test ./pool -run TestPool", "--- FAIL: TestPool\n1 failed", 1, is_test=True)
+        .edit("/srv/shop/pool.go", "n = 1", "n = 2")
+        .run("go test ./cache", "2 passed", is_test=True)
+    )
+
+    assert fixes_of(tmp_path, script, "--- FAIL: TestPool") == []
+
+
+def test_a_compiler_that_a_pipe_hides_has_failed_if_it_names_a_place(tmp_path: Path) -> None:
+    error = "pool.go:7:12: not enough arguments in call to newPool"
+    script = (
+        Script("hidden")
+        .user("make it build")
+        .run("go build ./... 2>&1 | head -20", error)
+        .edit("/srv/shop/pool.go", "newPool(1)", "newPool(1, 2)")
+        .run("go build ./... 2>&1 | head -20", "")
+    )
+
+    (fix,) = fixes_of(tmp_path, script, error)
+
+    assert "newPool(1, 2)" in fix.text
+
+
+def test_what_a_command_writes_into_a_file_is_a_change(tmp_path: Path) -> None:
+    script = (
+        Script("appended")
+        .user("make it build")
+        .run("go build ./...", "pool.go:9:2: expected '}', found 'EOF'", 1)
+        .run('echo "}" >> pool.go', "")
+        .run("go build ./...", "")
+    )
+
+    (fix,) = fixes_of(tmp_path, script, "pool.go:9:2: expected '}', found 'EOF'")
+
+    assert [step.name for step in fix.steps] == ['echo "}" >> pool.go']
+
+
+@pytest.mark.parametrize("command", ["ls > /tmp/out.txt", "pytest 2>&1 | cat", "test $n -gt 1", "echo 'a > b.txt'"])
+def test_what_writes_no_file_is_no_change(command: str) -> None:
+    assert not shell.writes_file(command)
+
+
+def test_a_command_corrected_at_once_is_a_guess(tmp_path: Path) -> None:
+    script = (
+        Script("corrected")
+        .user("get the comments")
+        .run("gh api comments/7/replies", "error: parent comment is not found in this request", 1)
+        .run("gh api comments/8/replies", "[]")
+    )
+
+    (fix,) = fixes_of(tmp_path, script, "error: parent comment is not found in this request")
+
+    assert fix.steps[0].name == "gh api comments/8/replies"
+    assert fix.confidence < 0.6
+
+
+def test_two_errors_of_a_file_that_was_edited_once_were_fixed_by_that_edit(tmp_path: Path) -> None:
+    errors = "pool.go:4:2: fields are not sorted (order)\npool.go:9:2: error is not wrapped (wrapcheck)"
+    script = (
+        Script("listed")
+        .user("make the lint pass")
+        .run("make lint", errors, 1)
+        .edit("/srv/shop/pool.go", "return err", "return wrap(err)")
+        .run("make lint", "")
+    )
+
+    assert fixes_of(tmp_path, script, "pool.go:9:2: error is not wrapped (wrapcheck)")

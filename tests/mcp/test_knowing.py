@@ -84,10 +84,9 @@ def test_errors_that_only_read_alike_are_not_called_this_error(agent: Agent) -> 
 def test_an_error_that_nobody_fixed_is_answered_with_where_it_occurred(agent: Agent) -> None:
     answer = agent.call("recall_error", error=STUCK.replace("12", "977"))
 
-    assert answer.startswith("No fix of this error is known, but 1 earlier session met it.")
-    assert "session scripted:stuck" in answer and "so I stop here" in answer
+    assert "came up in:" in answer and "session scripted:stuck" in answer and "so I stop here" in answer
     for unknown in ("stock.EmptyError: nobody ever met this", STUCK_ELSEWHERE):  # here
-        assert agent.call("recall_error", error=unknown).startswith("No earlier session fixed this error")
+        assert "came up in" not in agent.call("recall_error", error=unknown)
 
 
 def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
@@ -95,6 +94,12 @@ def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
 
     assert answer.count("because functions cannot keep connections") == 1
     assert "No decision found" in agent.call("recall_decisions", topic="kubernetes")
+
+
+def test_what_was_never_decided_is_answered_with_where_it_came_up(agent: Agent) -> None:
+    assert "No decision on record; then" in (answer := agent.call("recall_decisions", topic="all tests pass"))
+    assert "> agent: The flag is there" in answer
+    assert "> asked: add a command line flag" in agent.call("recall_error", error="failed: add command line flag")
 
 
 def test_where_a_fact_has_every_word_those_with_half_of_them_are_left_out(agent: Agent) -> None:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 from recollect import analysis, ingest, knowledge, recall
 from recollect.clock import moment_ms, now_ms
+from recollect.config import current_sessions
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.recall import NO_FILTERS, Filters
 from recollect.store import MAIN_GROUP, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import datetime
     from os import PathLike
 
     from recollect.api import Memory
     from recollect.knowledge import Audit, Fact, Fix, Graph, Link, Rehearsal, Route, Workflows
-    from recollect.recall import LineOrigin
+    from recollect.recall import Discussion, LineOrigin
     from recollect.store import HeaderFilter
 
 _LEAST_UID_CHARS = 4
@@ -26,6 +27,7 @@ _TOPIC_CHARS = 120
 _GIT_SECONDS = 1.0
 _MOST_CHECKED = 5  # fixes, against git
 _NOTE_CHARS = 4_000
+_MOST_DISCUSSIONS = 5
 
 
 class Knowledge:
@@ -72,9 +74,45 @@ class Knowledge:
             self._store, self._sessions(filters), repos, moment, with_weak=everything, limit=limit
         )
 
-    def why(self, topic: str, filters: Filters = NO_FILTERS, *, limit: int | None = 5) -> list[Fact]:
-        """What is known about a topic, the best answer first: reasons, causes, fixes, decisions."""
-        return knowledge.find_reasons(self._store, topic, self._sessions(filters), self._repos(filters))[:limit]
+    def why(
+        self,
+        topic: str,
+        filters: Filters = NO_FILTERS,
+        *,
+        limit: int | None = 5,
+        exclude: Collection[str] | None = None,
+    ) -> list[Fact | Discussion]:
+        """What is known about a topic, the best answer first: reasons, causes, fixes and decisions that match it well.
+
+        Then follow exchanges that discussed it; of a limited list they take two fifths, or more if facts are few.
+        `exclude` are ids of sessions whose exchanges to leave out: by default the one this process runs in.
+        """
+        facts = knowledge.find_reasons(self._store, topic, self._sessions(filters), self._repos(filters))
+        answers: list[Fact | Discussion] = []
+        cited = {evidence.event_uid for fact in facts for evidence in fact.evidence}
+        exchanges = self.discussions(topic, filters, limit=limit or _MOST_DISCUSSIONS, exclude=exclude)
+        exchanges = [exchange for exchange in exchanges if exchange.event_uid not in cited]
+        most = None if limit is None else max(limit - len(exchanges), limit - limit * 2 // 5)
+        answers += facts[:most]
+        answers += exchanges
+        return answers[:limit]
+
+    def discussions(
+        self,
+        topic: str,
+        filters: Filters = NO_FILTERS,
+        *,
+        limit: int = 5,
+        is_error: bool = False,
+        exclude: Collection[str] | None = None,
+    ) -> list[Discussion]:
+        """Exchanges that discussed a topic, the best match first, in the words nearest to it.
+
+        With `is_error` the topic is the text of an error, and exchanges in which it was printed count, too. `exclude`
+        are ids of sessions to leave out: by default the one this process runs in.
+        """
+        left_out = current_sessions() if exclude is None else exclude
+        return recall.find_discussions(self._store, topic, filters, limit, exclude=left_out, is_error=is_error)
 
     def line(self, path: str | PathLike[str], line: int) -> LineOrigin:
         """Which commit and which session's edit wrote a line of a file on this machine, and what for.

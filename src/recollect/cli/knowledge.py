@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recollect import knowledge, recall
 from recollect.api import open_memory
 from recollect.cli.filters import filter_options
 from recollect.cli.find import QueryCommand
@@ -32,12 +33,18 @@ from recollect.errors import NotFound
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge import Audit, Evidence, Fact, Fix, Rehearsal, Route, Workflows
-    from recollect.recall import LineOrigin
+    from recollect.knowledge import Audit, Fact, Fix, Rehearsal, Route, Workflows
+    from recollect.recall import Discussion, LineOrigin
 
 _UID_CHARS = 10
+_FACT_CHARS = 8  # of a fact's id, which is enough to name it
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})")
 _SHOWN_FIXES = 3
+_SHOWN_TRIED = 2
+_COUNTED = (
+    "duplicates", "superseded", "contradicted", "unsupported", "misquoted", "echoes", "secrets", "unsure", "rejected"
+)  # fmt: skip
+_SHOWN_STEPS = 15
 _SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
 
 
@@ -60,31 +67,61 @@ def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bo
     text = sys.stdin.read() if error == ("-",) else " ".join(error)
     with open_fresh() as memory:
         fixes = memory.knowledge.fixes(text, limit if as_json else limit or _SHOWN_FIXES, repo=repo)
-    if not fixes:
-        raise NotFound("No session fixed this error or a similar one", "`recollect search` searches for its words")
-    emit(fixes, as_json, _fix_lines)
+        is_known = any(fix.is_same_error for fix in fixes)
+        exchanges = [] if is_known else memory.knowledge.discussions(text, limit=_SHOWN_FIXES, is_error=True)
+    if not fixes and not exchanges:
+        raise NotFound("No session met this error or a similar one", "`recollect search` searches for its words")
+    emit([*fixes, *exchanges], as_json, lambda _: _answers_to_error(fixes, exchanges))
+
+
+def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
+    if not exchanges:
+        yield from _fix_lines(fixes)
+        return
+    yield "No fix of this error is on record. It, or one like it, came up in:"
+    yield from discussion_lines(exchanges)
+    if fixes:
+        yield ""
+        yield "Fixes of similar errors:"
+        yield from _fix_lines(fixes)
 
 
 def _fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
     names = short_ids({session for fix in fixes for session in fix.sessions})
-    for place, fix in enumerate(fixes):
-        if place:
+    for index, fix in enumerate(fixes):
+        if index:
             yield ""
         yield from _bold(fix.text)
         if not fix.is_same_error:
-            yield "  (not the same error, but a similar one)"
+            yield "  (a similar error, not the same)"
         if fix.why:
             yield from _detail(f"why: {fix.why}")
-        chosen = f"the user asked for it: “{fix.quote}”" if fix.quote else "chosen by the agent"
-        yield from _detail(f"{chosen}; {_met(fix, names)}")
-        for tried in fix.tried:
-            yield from _detail(f"tried before, did not help: {tried}")
+        if fix.quote:
+            yield from _detail(f"you asked for it: “{fix.quote}”")
+        if met := _met(fix, names):
+            yield from _detail(met)
+        for tried in fix.tried[:_SHOWN_TRIED]:
+            yield from _detail(f"did not help before: {tried}")
         if fix.changed_files:
             edited = len({step.name for step in fix.steps if step.kind == "edit"})
             changed = f"{len(fix.changed_files)} of the {plural(edited, 'file')}"
             yield from _detail(f"{changed} changed since: {', '.join(fix.changed_files[:4])}")
-        own = [one for one in fix.evidence if one.session_uid == fix.session_uid]
-        yield from evidence_lines(fix.confidence, fix.fixed_at, fix.repo, names[fix.session_uid], own)
+        opened = _opened(names[fix.session_uid], fix.evidence[0].event_uid)
+        yield _source(fix.fixed_at, fix.repo, opened, fix.fact_uid[:_FACT_CHARS], _doubt(fix.confidence))
+
+
+def _met(fix: "Fix", names: dict[str, str]) -> str:
+    """How often the fix helped, where else the error was seen, and whether it came back."""
+    others = [names[session] for session in fix.sessions if session != fix.session_uid]
+    return "; ".join(
+        text
+        for text, is_told in (
+            (f"helped {plural(fix.fixed_count, 'time')}", fix.fixed_count > 1),
+            (f"also seen in {plural(len(others), 'session')} ({', '.join(others[:4])})", others),
+            (f"came back {plural(fix.returns, 'time')} afterwards", fix.returns),
+        )
+        if is_told
+    )
 
 
 def _bold(text: str) -> Iterator[str]:
@@ -95,29 +132,19 @@ def _detail(text: str) -> Iterator[str]:
     return wrapped(one_line(text), "  ", after="    ")
 
 
-def _source(text: str) -> str:
-    """Where something is known from, in one line."""
-    return grey(fitted(f"  {one_line(text)}", line_columns()))
+def _source(at: str | None, repo: str | None, *parts: str) -> str:
+    """When and where something was learned, in one line."""
+    shown = [local_time(at)[:10], repo_name(repo), *parts]
+    return grey(fitted(f"  {' · '.join(one_line(part) for part in shown if part)}", line_columns()))
 
 
-def _met(fix: "Fix", names: dict[str, str]) -> str:
-    others = [names[session] for session in fix.sessions if session != fix.session_uid]
-    met = (
-        f"also seen in {plural(len(others), 'session')} ({', '.join(others[:4])})"
-        if others
-        else "seen in no other session"
-    )
-    met = f"it helped {plural(fix.fixed_count, 'time')}; {met}" if fix.fixed_count > 1 else met
-    return met if not fix.returns else f"{met}; it came back {plural(fix.returns, 'time')} afterwards"
+def _opened(session: str, event: str | int) -> str:
+    """The command that opens an event: by its number, or by its uid."""
+    return f"recollect show {session} --at {event[-_UID_CHARS:] if isinstance(event, str) else event}"
 
 
-def evidence_lines(
-    confidence: float, at: str | None, repo: str | None, session: str, evidence: "Sequence[Evidence]"
-) -> Iterator[str]:
-    """When and where something was learned, how sure it is, and the events that show it."""
-    cited = ", ".join(one.event_uid[-_UID_CHARS:] for one in evidence[:4])
-    when = local_time(at)[:10]
-    yield _source(f"{when}  {repo_name(repo)}  session {session}  confidence {confidence:.2f}  events {cited}")
+def _doubt(confidence: float) -> str:
+    return "" if confidence >= knowledge.LEAST_CONFIDENCE else f"uncertain ({confidence:.2f})"
 
 
 @click.command()
@@ -129,8 +156,8 @@ def evidence_lines(
 def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bool) -> None:
     """Explain why something is the way it is.
 
-    Shows reasons, causes, fixes and decisions on a topic, the best first, with their evidence. For PATH:LINE, shows the
-    session and the request behind that line.
+    Shows reasons, causes, fixes and decisions on a topic, the best first, then the exchanges that discussed it. For
+    PATH:LINE, shows the session and the request behind that line.
 
     \b
     recollect why redis rollback
@@ -146,10 +173,33 @@ def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bo
         emit(origin, as_json, _origin_lines)
         return
     with open_fresh() as memory:
-        facts = memory.knowledge.why(" ".join(topic), filters, limit=limit if as_json else limit or _SHOWN_FACTS)
-    if not facts:
+        answers = memory.knowledge.why(" ".join(topic), filters, limit=limit if as_json else limit or _SHOWN_FACTS)
+    if not answers:
         raise NotFound(f"Nothing is known about: {' '.join(topic)}", "`recollect search` searches for the words")
-    emit(facts, as_json, fact_lines)
+    emit(answers, as_json, lambda answers: _reason_lines(" ".join(topic), answers))
+
+
+def _reason_lines(topic: str, answers: "Sequence[Fact | Discussion]") -> Iterator[str]:
+    facts = [answer for answer in answers if isinstance(answer, knowledge.Fact)]
+    exchanges = [answer for answer in answers if isinstance(answer, recall.Discussion)]
+    yield from fact_lines(facts)
+    if exchanges:
+        yield "It was also discussed in:" if facts else f"No decision on record about {topic}. It was discussed in:"
+        yield from discussion_lines(exchanges)
+
+
+def discussion_lines(exchanges: "Sequence[Discussion]") -> Iterator[str]:
+    """Exchanges with what was said in them, and the command that opens each."""
+    names = short_ids({exchange.session_uid for exchange in exchanges})
+    for exchange in exchanges:
+        yield from _bold(f"“{exchange.request}”" if exchange.request else exchange.title or "(no title)")
+        if exchange.answer:
+            yield from _detail(f"agent: {exchange.answer}")
+        if exchange.next_steps:
+            yield from _detail(f"next: {'; '.join(exchange.next_steps)}")
+        if exchange.reply:
+            yield from _detail(f"then you: {exchange.reply}")
+        yield _source(exchange.at, exchange.repo, _opened(names[exchange.session_uid], exchange.seq))
 
 
 def _without_session(origin: "LineOrigin") -> str:
@@ -168,8 +218,8 @@ def _origin_lines(origin: "LineOrigin") -> Iterator[str]:
     yield from _detail(f"written for: {asked}")
     commit = f"{origin.commit[:_UID_CHARS]} {origin.commit_subject}" if origin.commit else "not committed yet"
     yield from _detail(f"commit: {commit}")
-    at = f"{local_time(edit.ts)}  {edit.agent}  session {short_ids({edit.session_uid})[edit.session_uid]}"
-    yield _source(f"{at}  confidence {origin.confidence:.2f}  event {edit.event_uid[-_UID_CHARS:]}")
+    opened = _opened(short_ids({edit.session_uid})[edit.session_uid], edit.event_uid)
+    yield _source(edit.ts, None, edit.agent, opened, f"confidence {origin.confidence:.2f}")
 
 
 @click.command()
@@ -186,10 +236,10 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
     recollect facts "npm run build"
     """
     with open_fresh() as memory:
-        found = memory.knowledge.facts(" ".join(entity))
-    if not found:
+        known = memory.knowledge.facts(" ".join(entity))
+    if not known:
         raise NotFound(f"Nothing is known about: {' '.join(entity)}", "`recollect why` searches topics")
-    emit(found, as_json, fact_lines)
+    emit(known, as_json, fact_lines)
 
 
 @click.command()
@@ -207,21 +257,29 @@ def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
     """
     with open_fresh() as memory:
         routes = memory.knowledge.how(" ".join(goal), filters)
-    if not routes:
+        exchanges = [] if routes else memory.knowledge.discussions(" ".join(goal), filters)
+    if not routes and not exchanges:
         raise NotFound(
             f"No session reached a goal like this: {' '.join(goal)}", "`recollect search` searches for its words"
         )
-    emit(routes, as_json, _route_lines)
+    emit(routes or exchanges, as_json, lambda _: _ways_to(" ".join(goal), routes, exchanges))
+
+
+def _ways_to(goal: str, routes: "Sequence[Route]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
+    yield from _route_lines(routes)
+    if exchanges:
+        yield f"No session set out to {goal}. It came up in:"
+        yield from discussion_lines(exchanges)
 
 
 def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
     names = short_ids({route.session_uid for route in routes})
     for route in routes:
         yield from _bold(route.goal)
-        yield from _detail(" → ".join(route.steps))
+        more = [f"{len(route.steps) - _SHOWN_STEPS} more steps"] if len(route.steps) > _SHOWN_STEPS else []
+        yield from _detail(" → ".join([*route.steps[:_SHOWN_STEPS], *more]))
         spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
-        when = local_time(route.at)[:10]
-        yield _source(f"{when}  {repo_name(route.repo)}  session {names[route.session_uid]}  {spent}")
+        yield _source(route.at, route.repo, _opened(names[route.session_uid], route.request_uid), spent)
 
 
 class _Decisions(click.Group):
@@ -266,20 +324,19 @@ def decisions(
     if context.invoked_subcommand is not None:
         return
     with open_fresh() as memory:
-        found = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=is_all)
+        decided = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=is_all)
         others = 0
         if not is_all and not as_json:
-            others = len(memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=True)) - len(
-                found
-            )
-    shown = found[:limit] if as_json else found
-    emit(shown, as_json, lambda found: _decision_lines(found, limit or _SHOWN_DECISIONS, others))
+            everything = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=True)
+            others = len(everything) - len(decided)
+    shown = decided[:limit] if as_json else decided
+    emit(shown, as_json, lambda decided: _decision_lines(decided, limit or _SHOWN_DECISIONS, others))
 
 
-def _decision_lines(found: "Sequence[Fact]", limit: int, others: int) -> Iterator[str]:
-    yield from fact_lines(found[:limit])
-    yield from _rest(limit, len(found), "decision")
-    if not found:
+def _decision_lines(decided: "Sequence[Fact]", limit: int, others: int) -> Iterator[str]:
+    yield from fact_lines(decided[:limit])
+    yield from _rest(limit, len(decided), "decision")
+    if not decided:
         yield "No decisions: `recollect remember` adds one"
     if others > 0:
         yield grey(f"{number(others)} more with --all: commits, the agents' own decisions, and less certain ones")
@@ -326,7 +383,7 @@ def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json
     """
     with open_memory(create=False) as memory:
         fact = memory.knowledge.remember(" ".join(text), topic=topic, repo=repo)
-    emit(fact, as_json, lambda one: [f"Remembered as {one.fact_uid}"])
+    emit(fact, as_json, lambda fact: [f"Remembered as {fact.fact_uid}"])
 
 
 @click.command()
@@ -343,23 +400,23 @@ def workflows(filters: Filters, limit: int | None, as_json: bool) -> None:
     recollect workflows --here
     """
     with open_fresh() as memory:
-        found = memory.knowledge.workflows(filters)
+        known = memory.knowledge.workflows(filters)
     if as_json:
-        found = replace(found, workflows=found.workflows[:limit], failing=found.failing[:limit])
-    emit(found, as_json, lambda one: _workflow_lines(one, limit or _SHOWN_WORKFLOWS))
+        known = replace(known, workflows=known.workflows[:limit], failing=known.failing[:limit])
+    emit(known, as_json, lambda known: _workflow_lines(known, limit or _SHOWN_WORKFLOWS))
 
 
-def _workflow_lines(found: "Workflows", limit: int) -> Iterator[str]:
-    yield f"{plural(len(found.workflows), 'workflow')} in {plural(found.exchanges, 'exchange')}"
-    for one in found.workflows[:limit]:
-        rate = "" if one.success_rate is None else f", {one.success_rate:.0%} succeeded"
-        yield from _detail(" → ".join(one.steps))
-        times = f"{plural(one.support, 'time')} in {plural(one.sessions, 'session')}{rate}, lift {one.lift}"
-        yield grey(fitted(f"    {times}", line_columns()))
-    yield from _rest(limit, len(found.workflows), "workflow")
-    if found.failing:
+def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
+    yield f"{plural(len(known.workflows), 'workflow')} in {plural(known.exchanges, 'exchange')}"
+    for workflow in known.workflows[:limit]:
+        rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
+        yield from _detail(" → ".join(workflow.steps))
+        times = f"{plural(workflow.support, 'time')} in {plural(workflow.sessions, 'session')}"
+        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift}", line_columns()))
+    yield from _rest(limit, len(known.workflows), "workflow")
+    if known.failing:
         yield "Commands that fail:"
-    for failing in found.failing[:limit]:
+    for failing in known.failing[:limit]:
         instead = f"; worked instead: `{failing.instead}`" if failing.instead else ""
         yield from _detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
 
@@ -379,32 +436,35 @@ def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     recollect rehearse --since 30d
     """
     with open_fresh() as memory:
-        found = memory.knowledge.rehearse(filters)
+        rehearsal = memory.knowledge.rehearse(filters)
     if as_json and limit:
-        found = replace(found, repeats=found.repeats[-limit:])
-    emit(found, as_json, lambda one: rehearsal_lines(one, limit or _SHOWN_REPEATS))
+        rehearsal = replace(rehearsal, repeats=rehearsal.repeats[-limit:])
+    emit(rehearsal, as_json, lambda rehearsal: rehearsal_lines(rehearsal, limit or _SHOWN_REPEATS))
 
 
-def rehearsal_lines(found: "Rehearsal", limit: int) -> Iterator[str]:
+def rehearsal_lines(rehearsal: "Rehearsal", limit: int) -> Iterator[str]:
     """What would have been saved, in sum and one by one."""
-    known = [one for one in found.repeats if one.kind != "command"]
+    repeats = rehearsal.repeats
+    known = [repeat for repeat in repeats if repeat.kind != "command"]
     if not known:
-        yield f"{plural(found.errors_met, 'error')}, none of them solved in an earlier session"
+        yield f"{plural(rehearsal.errors_met, 'error')}, none of them solved in an earlier session"
     else:
-        saved = [duration(found.seconds), f"{number(found.tokens)} tokens", *([money(found.usd)] if found.usd else [])]
+        saved = [duration(rehearsal.seconds), f"{number(rehearsal.tokens)} tokens"]
+        saved += [money(rehearsal.usd)] if rehearsal.usd else []
         solved = f"{plural(len(known), 'problem')} had been solved before: {', '.join(saved)} spent on them again"
         yield from wrapped(solved)
-    if failed := len(found.repeats) - len(known):
+    if failed := len(repeats) - len(known):
         yield f"{plural(failed, 'command')} failed again as before, without a known fix"
-    names = short_ids({uid for one in found.repeats for uid in (one.session_uid, one.known_session_uid)})
-    for one in found.repeats[-limit:]:
+    names = short_ids({uid for repeat in repeats for uid in (repeat.session_uid, repeat.known_session_uid)})
+    for repeat in repeats[-limit:]:
         yield ""
-        yield from wrapped(f"{local_time(one.at)[:10]}  {one_line(one.text)}")
-        since = f"{local_time(one.known_at)[:10]} (session {names[one.known_session_uid]})"
-        yield from wrapped(f"known since {since}: {one_line(one.known)}", "  ", after="    ")
-        took = "" if one.seconds is None else f", took {duration(one.seconds)}, {number(one.tokens or 0)} tokens"
-        yield grey(f"  session {names[one.session_uid]}{took}")
-    yield from _rest(limit, len(found.repeats), "problem")
+        yield from wrapped(f"{local_time(repeat.at)[:10]}  {one_line(repeat.text)}")
+        since = f"{local_time(repeat.known_at)[:10]} (session {names[repeat.known_session_uid]})"
+        yield from wrapped(f"known since {since}: {one_line(repeat.known)}", "  ", after="    ")
+        seconds, tokens = repeat.seconds, repeat.tokens or 0
+        took = "" if seconds is None else f", took {duration(seconds)}, {number(tokens)} tokens"
+        yield grey(f"  session {names[repeat.session_uid]}{took}")
+    yield from _rest(limit, len(repeats), "problem")
 
 
 @click.group(invoke_without_command=True)
@@ -426,27 +486,17 @@ def audit(context: click.Context, as_json: bool) -> None:
         emit(memory.knowledge.audit(), as_json, _audit_lines)
 
 
-def _audit_lines(found: "Audit") -> Iterator[str]:
-    yield f"{plural(found.facts, 'fact')}"
-    for name in (
-        "duplicates",
-        "superseded",
-        "contradicted",
-        "unsupported",
-        "misquoted",
-        "echoes",
-        "secrets",
-        "unsure",
-        "rejected",
-    ):
-        count = getattr(found, name)
-        yield f"  {name:<14} {count:>6}  {count / max(1, found.facts):.1%}"
-    if found.checked:
-        share = f"{found.stale / found.checked:.1%} of {number(found.checked)} fixes that git could check"
-        yield f"  {'stale':<14} {found.stale:>6}  {share}"
-    if found.worst:
+def _audit_lines(audit: "Audit") -> Iterator[str]:
+    yield f"{plural(audit.facts, 'fact')}"
+    for name in _COUNTED:
+        count = getattr(audit, name)
+        yield f"  {name:<14} {count:>6}  {count / max(1, audit.facts):.1%}"
+    if audit.checked:
+        share = f"{audit.stale / audit.checked:.1%} of {number(audit.checked)} fixes that git could check"
+        yield f"  {'stale':<14} {audit.stale:>6}  {share}"
+    if audit.worst:
         yield "The worst:"
-        yield from fact_lines(found.worst)
+        yield from fact_lines(audit.worst)
 
 
 def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
@@ -457,7 +507,7 @@ def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
     def judge(fact: str, as_json: bool) -> None:
         with open_memory(create=False) as memory:
             judged = memory.knowledge.judge(fact, verdict)
-        emit(judged, as_json, lambda one: [f"{verdict.capitalize()}: {one_line(one.text)}"])
+        emit(judged, as_json, lambda fact: [f"{verdict.capitalize()}: {one_line(fact.text)}"])
 
     return judge
 
@@ -467,22 +517,23 @@ audit.add_command(_verdict_command("pin", "pinned", "Keep a fact on top, by its 
 audit.add_command(_verdict_command("reject", "rejected", "Never show a fact again, by its id or the beginning of it."))
 
 
+_DECIDERS = {"user": "you", "agent": "the agent", "commit": "a commit", "file": "a file"}
+
+
 def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
-    """Facts in sentences, each with when and where it was learned, and whether it still holds."""
+    """Facts in sentences, each with when, by whom and where it was learned, and whether it still holds."""
     names = short_ids({fact.session_uid for fact in facts if fact.session_uid})
     for fact in facts:
         yield from _bold(fact.text)
         if fact.invalid_at:
-            yield f"  until {local_time(fact.invalid_at)[:10]}, then {fact.superseded_by}"
+            yield f"  until {local_time(fact.invalid_at)[:10]}, replaced by {(fact.superseded_by or '')[:_FACT_CHARS]}"
         if fact.reason and fact.reason not in fact.text:
             yield from _detail(f"because: {fact.reason}")
-        if others := [one for one in fact.alternatives if one not in fact.text]:
+        if others := [option for option in fact.alternatives if option not in fact.text]:
             yield from _detail(f"not: {', '.join(others)}")
-        where = f"session {names[fact.session_uid]}" if fact.session_uid else "remembered"
-        events = ", ".join(one.event_uid[-_UID_CHARS:] for one in fact.evidence[:3] if one.session_uid)
-        when, sure = local_time(fact.valid_at)[:10], f"confidence {fact.confidence:.2f}"
-        cited = f"  events {events}" if events else ""
-        yield _source(f"{fact.fact_uid}  {when}  {repo_name(fact.repo)}  {where}  {sure}{cited}")
+        opened = _opened(names[fact.session_uid], fact.evidence[0].event_uid) if fact.session_uid else "remembered"
+        uid = fact.fact_uid[:_FACT_CHARS]
+        yield _source(fact.valid_at, fact.repo, _DECIDERS[fact.by], opened, uid, _doubt(fact.confidence))
 
 
 COMMANDS = (fix, why, how, decisions, facts, workflows, rehearse, remember, audit)

@@ -58,6 +58,7 @@ _ANSWERING = re.compile(
 _CHANGING = re.compile(
     r"(?<![0-9&])>(?!&|\s*/dev/null)|\bsed\s+(?:-\S+\s+)*-\w*i|\s-(?:delete|exec)\b|\btee\b|\bxargs\b"
 )
+_WRITING = re.compile(r"(?<![0-9&>=-])>{1,2}(?![&>=])\s*(?!['\"]?(?:/dev/|/tmp/|/var/|\$))[\w./~-]*\.\w+(?![\w*])")
 # Programs whose first word after the name says what they do.
 _WITH_VERBS = word_set(
     "git gh npm pnpm yarn bun deno cargo go docker podman kubectl helm pip pip3 uv poetry pdm make just "
@@ -145,6 +146,11 @@ def only_looks(command: str) -> bool:
     """Whether a command shows something and changes nothing, as far as its programs tell."""
     plain = _QUOTED.sub("''", command[:2000])
     return all(map(_LOOKING.fullmatch, _names(command))) and _CHANGING.search(plain) is None
+
+
+def writes_file(command: str) -> bool:
+    """Whether what a command prints goes into a file that is more than a scratch file."""
+    return ">" in command and _WRITING.search(_QUOTED.sub("''", command[:2000])) is not None
 
 
 @lru_cache(maxsize=5_000)

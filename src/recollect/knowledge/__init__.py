@@ -6,7 +6,7 @@ sessions when it is asked for, so that the order in which sessions were read mak
 
 from recollect.lazy import lazy_names
 
-VERSION = 7  # of the rules: what another one derived is derived again
+VERSION = 8  # of the rules: what another one derived is derived again
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from recollect.knowledge.rehearse import make_rehearsal
     from recollect.knowledge.rules import Lessons, derive
     from recollect.knowledge.runs import steps_to_read
-    from recollect.knowledge.signature import error_in, is_literal, phrases_of, signature_of
+    from recollect.knowledge.signature import error_in, is_literal, signature_of
     from recollect.knowledge.timeline import RECORDED, REMEMBERED, fact_of, fact_of_note
     from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
 else:

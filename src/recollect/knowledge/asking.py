@@ -31,8 +31,7 @@ WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made,
 _ASIDE = 0.6  # less than any decision
 _END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
-_LEAST_RELEVANT = 0.5
-_NEAR_THE_BEST = 0.66  # where a fact has both words of a topic, one of them is too little
+_LEAST_RELEVANT = 0.75  # of the words of a topic: all of three, three of four
 _WORST = 10
 _GIT_SECONDS = 2.0
 
@@ -59,19 +58,19 @@ def find_decisions(
     since, before = rfc3339(sessions.since_ms) or "", rfc3339(sessions.before_ms) or _END_OF_TIME
     last_ms = min((ms for ms in (moment_ms, sessions.before_ms) if ms is not None), default=None)
     asked = sessions._replace(before_ms=last_ms)
-    place = limit
+    depth = limit
     while True:
         # What took the place of a decision is newer than it, so that older ones need not be read.
-        oldest_ms = None if place is None else store.facts.moment_of(place, DECISIONS, asked)
+        oldest_ms = None if depth is None else store.facts.moment_of(depth, DECISIONS, asked)
         stored = store.facts.select(DECISIONS, sessions._replace(since_ms=oldest_ms, before_ms=None))
         facts = [fact for fact in map(fact_of, stored) if with_weak or _is_listed(fact)]
         oldest = rfc3339(oldest_ms) or ""
         facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
         held = as_of(timeline(facts), rfc3339(moment_ms))[::-1]
-        found = [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
-        if place is None or oldest_ms is None or (limit and len(found) >= limit):
-            return found[:limit]
-        place *= 4
+        decided = [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
+        if depth is None or oldest_ms is None or (limit and len(decided) >= limit):
+            return decided[:limit]
+        depth *= 4
 
 
 def _is_listed(fact: Fact) -> bool:
@@ -80,25 +79,24 @@ def _is_listed(fact: Fact) -> bool:
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:
-    """What is known about a topic, the best answer first."""
+    """Facts that match a topic well, the best answer first."""
     words = topic_words(topic)
     if not words:
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
-    known = [fact_of(one) for one in stored if one.rule != CLAIM]
+    known = [fact_of(fact) for fact in stored if fact.rule != CLAIM]
     whole = timeline([*known, *notes_as_facts(store, repos)])
     scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
-    least = max([_LEAST_RELEVANT, *(_NEAR_THE_BEST * score for score, _ in scored)])
-    best = [(score, fact) for score, fact in scored if score >= least]
+    best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
     return [fact for _, fact in best]
 
 
 def _weight(fact: Fact) -> float:
     """How well a fact explains: one with a reason best, a commit or the fix of a failed run least."""
-    told = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
+    weight = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
     is_of_run = fact.predicate == FIXED_BY and fact.subject_kind == "error"
-    return told - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
+    return weight - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
 
 
 def find_facts(store: Store, entity: str) -> list[Fact]:
@@ -116,8 +114,8 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]
     superseded = [fact for fact in facts if fact.superseded_by is not None]
     contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]
-    unsupported = [fact for fact in facts if not fact.evidence or not all(one.quote for one in fact.evidence)]
-    echoes = [fact for fact in facts if any(evidence(one.quote) != one.quote for one in fact.evidence)]
+    unsupported = [fact for fact in facts if not fact.evidence or not all(event.quote for event in fact.evidence)]
+    echoes = [fact for fact in facts if any(evidence(event.quote) != event.quote for event in fact.evidence)]
     misquoted = _misquoted(store, facts)
     stale, checked = _stale(stored)
     secrets = [fact for fact in facts if redact(fact.text) != fact.text]
@@ -147,11 +145,11 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
 def _misquoted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
     """Fixes whose evidence says that a run passed of which the event, where it is still held, says that it failed."""
     cited = [
-        (fact, one.event_uid)
+        (fact, event.event_uid)
         for fact in facts
         if fact.predicate == FIXED_BY
-        for one in fact.evidence
-        if one.quote.startswith(PASSED)
+        for event in fact.evidence
+        if event.quote.startswith(PASSED)
     ]
     failed = store.event_headers.failed([uid for _, uid in cited])
     return [fact for fact, uid in cited if uid in failed]

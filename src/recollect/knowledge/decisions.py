@@ -13,10 +13,11 @@ from typing import Any
 from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
-from recollect.knowledge.demands import NO_STEP, SENTENCE_CHARS, WISH_CHARS, asks_change, demands, reason_in
+from recollect.knowledge.demands import NO_STEP, WISH_CHARS, asks_change, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import DECIDED, PREFERS
+from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
@@ -25,8 +26,6 @@ COMMIT, RULE_FILE, CANDIDATE, CLAIM = "commit", "rule_file", "candidate", "claim
 _MOST_RULES = 3
 _MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
-_MOST_ENDING = 8  # sentences of an answer that may propose something
-_LEAST_OFFERED = 60  # characters before an offer
 _LEAST_OPTION_WORDS = 3  # of an option: less is only a heading
 _MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
@@ -61,25 +60,6 @@ _AGREES = re.compile(
     r"|makes sense|(?:fix|implement|apply|add|make) (?:it|that|this|the change))\b[\s,.!]*)+",
     re.IGNORECASE,
 )
-_OFFERS = re.compile(
-    r"\b(?:want me to|should i|shall i|would you like me to|should we|shall we|i(?:'d| would) (?:suggest|recommend|go)"
-    r"|you (?:can|could) (?:safely )?\w+|would you like|we (?:could|can|should))\b",
-    re.IGNORECASE,
-)
-# An offer that says nothing by itself, and a sentence before it that says what is offered.
-_BARE_OFFER = re.compile(
-    r"\b(?:me to|should i|shall i|should we|shall we) (?:go ahead(?: and)?|proceed\b.*|\w+ (?:(?:this|that|it"
-    r"|these|those"
-    r"|them|the (?:change|fix|refactor(?:ing)?|cleanup|implementation))\b(?: \w+)?))\W*(?:\?|$)"
-    r"|\bme to (?:go ahead and )?\w+ (?:this|that|it|the (?:fix|change))\b[\w ]{0,24}\?",
-    re.IGNORECASE,
-)
-_PROPOSING = re.compile(
-    r"^(?:add|remove|replace|use|move|rename|make|keep|change|update|delete|drop|extract|merge|split|consolidate|switch"
-    r"|simplest|the (?:fix|simplest|cleanest|best)\b)|\b(?:could|can|should|would|i'd|i would|just need to"
-    r"|needs? to)\b",
-    re.IGNORECASE,
-)
 # Offers of a step, or of several things to choose from: a yes to it decides nothing.
 _OFFERS_STEP = re.compile(
     r"\b(?:me to|should i|shall i|should we) (?:also |now |then |just |go ahead and )*(?:commit|push|open|run|check"
@@ -89,7 +69,6 @@ _OFFERS_STEP = re.compile(
     r"|\bor (?:would|do|should|shall|just|something|keep|leave|is there)\b|\b(?:committed|pushed)\b",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 # How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
 _DIRECTS = re.compile(
     r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
@@ -126,7 +105,7 @@ _CHOSE = re.compile(
 _CHOSE_WORDS = ("decided", "chose", "went with", "opted", "settled on")  # one of them is in all that it matches
 
 
-def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """Everything a session decided, the structural signals first."""
     if material.is_human:
         yield from _answers(material)
@@ -148,12 +127,12 @@ def _decided(
     confidence: float,
     evidence: Sequence[tuple[Step, str]],
     **details: Any,
-) -> Found:
-    told = {"by": "user", "alternatives": [], "reason": None} | details
-    return Found(rule, DECIDED, ("decision", topic), ("choice", choice), text, confidence, evidence, told)
+) -> Finding:
+    details = {"by": "user", "alternatives": [], "reason": None} | details
+    return Finding(rule, DECIDED, ("decision", topic), ("choice", choice), text, confidence, evidence, details)
 
 
-def _answers(material: Material) -> Iterator[Found]:
+def _answers(material: Material) -> Iterator[Finding]:
     for step in material.trace.decisions:
         call = material.trace.calls.get(step.call_id or "")
         if call is None or not call.summary.startswith("asked: "):
@@ -168,7 +147,7 @@ def _answers(material: Material) -> Iterator[Found]:
             if "?" in answer or not 2 <= len(answer) <= SENTENCE_CHARS:
                 continue
             answer = answer.removesuffix(" (Recommended)")
-            text = f"Asked “{shortened(question, 160)}”, the user chose: {shortened(answer, 200)}"
+            text = f"{shortened(answer, 200)} (asked: “{shortened(question, 160)}”)"
             turned_down = [option.removesuffix(" (Recommended)") for option in options][:4]
             evidence = [(step, f"{question} {answer}"), (call, call.summary)]
             yield _decided(ANSWER, question, answer, text, 0.95, evidence, alternatives=turned_down)
@@ -176,7 +155,7 @@ def _answers(material: Material) -> Iterator[Found]:
 
 def _pairs(material: Material, call: Step, answer: Step) -> list[tuple[str, str]]:
     said = material.text(answer)
-    if pairs := [(found["question"], found["answer"]) for found in _ANSWERED.finditer(said)]:
+    if pairs := [(match["question"], match["answer"]) for match in _ANSWERED.finditer(said)]:
         return pairs
     question = call.summary.removeprefix("asked: ")
     rest = answer.summary.removeprefix("answered: ")
@@ -186,22 +165,22 @@ def _pairs(material: Material, call: Step, answer: Step) -> list[tuple[str, str]
 def _options(asked: Any, question: str) -> list[str]:
     """The labels of the options of a question, however the agent lists them."""
     questions = asked.get("questions") if isinstance(asked, Mapping) else None
-    for one in questions if isinstance(questions, list) else [asked]:
-        if isinstance(one, Mapping) and one.get("question", question) == question:
-            listed = one.get("options")
+    for entry in questions if isinstance(questions, list) else [asked]:
+        if isinstance(entry, Mapping) and entry.get("question", question) == question:
+            listed = entry.get("options")
             options = listed if isinstance(listed, list) else []
             labels = (option.get("label") if isinstance(option, Mapping) else option for option in options)
             return [label for label in labels if isinstance(label, str)]
     return []
 
 
-def _plans(material: Material) -> Iterator[Found]:
+def _plans(material: Material) -> Iterator[Finding]:
     titles: set[str] = set()
     approved = [step for step in material.trace.decisions if step.summary.startswith("approved the plan")]
     proposals = [(step, material.trace.calls.get(step.call_id or "")) for step in approved]
-    found = [(step, _plan_of(material, call)) for step, call in proposals if call is not None]
-    asked = [(step, material.text(step)) for step in material.trace.requests if is_plan(material, step)]
-    for step, plan in [*found, *asked]:
+    plans = [(step, _plan_of(material, call)) for step, call in proposals if call is not None]
+    plans += [(step, material.text(step)) for step in material.trace.requests if is_plan(material, step)]
+    for step, plan in plans:
         heading = _HEADING.search(plan)
         if heading is None or heading["title"] in titles:
             continue
@@ -234,11 +213,15 @@ def _added(change: FileChange) -> list[str]:
 
 
 def _first_sentence(text: str) -> str | None:
-    lines = [one for one in sentences(text) if len(one) > 30 and not one.startswith(("`", "|")) and one[-1] != ":"]
+    lines = [
+        line
+        for line in sentences(text)
+        if len(line) > 30 and not line.startswith(("`", "|")) and line[-1] != ":" and "**" not in line
+    ]
     return shortened(one_line(lines[0]), SENTENCE_CHARS) if lines else None
 
 
-def _refusals(material: Material) -> Iterator[Found]:
+def _refusals(material: Material) -> Iterator[Finding]:
     for step in material.trace.interventions:
         call = material.trace.calls.get(step.call_id or "")
         reason = refusal_reason(step)
@@ -247,10 +230,10 @@ def _refusals(material: Material) -> Iterator[Found]:
         if len(reason.split()) < 3 or not (any(map(_directs, sentences(reason))) or asks_change(reason)):
             continue
         about = "the plan" if asks_back(call) else call.summary
-        text = f"Instead of “{shortened(about, 100)}” the user wants: {shortened(reason, 240)}"
+        text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
-        yield Found(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
+        yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
 
 
 def _directs(sentence: str) -> bool:
@@ -260,12 +243,12 @@ def _directs(sentence: str) -> bool:
     return _DIRECTS_ANYWHERE.search(sentence) is not None or any(map(_DIRECTS.match, _CLAUSE_END.split(sentence)))
 
 
-def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
+def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
     """Options that the agent numbered and the user named by the number, or agreed to when the agent named one."""
     for _, request, _, answer in _replies(material, turns):
         said, offered = material.text(request).strip(), material.text(answer)
         is_agreed = _AGREES.fullmatch(said) is not None
-        naming = _proposal(offered)[0] if is_agreed else said
+        naming = proposal_in(offered)[0] if is_agreed else said
         naming = naming[:SENTENCE_CHARS] if len(said) <= WISH_CHARS else ""
         picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
         if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
@@ -275,7 +258,7 @@ def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
         if not 1 <= len(options) <= _MOST_OPTIONS or choice.endswith(("?", ":")):
             continue
         rest = "" if is_agreed else one_line(naming[picked.end() :]).strip(" ),.-")
-        text = f"Of {len(options) + 1} options the user picked: {shortened(choice, 240)}"
+        text = f"{shortened(choice, 240)} (picked from {len(options) + 1} options)"
         evidence = [(request, request.summary), (answer, choice)]
         details = {"alternatives": [_plain(text) for text in options.values()], "reason": shortened(rest, 160) or None}
         yield _decided(PICK, choice, choice, text, 0.9, evidence, **details)
@@ -284,11 +267,11 @@ def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
 def _list_with(name: str, answer: str) -> dict[str, str]:
     """The last list of options that has this one: lists called options first, what is numbered else may explain."""
     lists: dict[tuple[bool, bool], dict[str, str]] = {}
-    for found in _OPTION.finditer(answer):
-        number, kind = found["name"].upper(), (found["label"] is None, found["name"].isdigit())
+    for match in _OPTION.finditer(answer):
+        number, kind = match["name"].upper(), (match["label"] is None, match["name"].isdigit())
         if number in ("1", "A") or number in lists.get(kind, {}):
             lists[kind] = {}
-        lists.setdefault(kind, {})[number] = _described(found["text"], answer[found.end() :])
+        lists.setdefault(kind, {})[number] = _described(match["text"], answer[match.end() :])
     return next((lists[kind] for kind in sorted(lists) if name in lists[kind]), {})
 
 
@@ -301,19 +284,19 @@ def _described(option: str, following: str) -> str:
     return f"{option.rstrip(':* ')}: {line}" if is_about and not _OPTION.match(line) else option
 
 
-def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """What the agent proposed, the user agreed to in a word or two, and the agent then changed something for."""
     for turn, request, before, answer in _replies(material, turns):
         said = material.text(request).strip()
-        if not _AGREES.fullmatch(said) or not any(turn.start < change.place < turn.end for change in changes):
+        if not _AGREES.fullmatch(said) or not any(turn.start < change.position < turn.end for change in changes):
             continue
-        proposal, confidence = _proposal(material.text(answer))
+        proposal, confidence = proposal_in(material.text(answer))
         if not proposal or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
             continue
         topic = shortened(words.gist(before.summary), 160)
         if "?" in before.summary:  # the user had proposed it
             confidence = max(confidence, 0.6)
-        text = f"On “{topic}” the user agreed to: {proposal}"
+        text = f"{proposal} (agreed, on “{topic}”)"
         yield _decided(AGREEMENT, topic, proposal, text, confidence, [(request, said), (answer, proposal)])
 
 
@@ -326,34 +309,13 @@ def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, 
             yield turn, request, before, answer
 
 
-def _proposal(answer: str) -> tuple[str, float]:
-    """What an answer offers last, and how sure it is what that means; nothing if it only explains.
-
-    "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
-    guess.
-    """
-    ended = [one.replace("**", "") for one in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
-    last = max((place for place, one in enumerate(ended) if _OFFERS.search(one)), default=None)
-    if last is None:
-        return "", 0.0
-    offer = ended[last]
-    if not _BARE_OFFER.search(offer):
-        return shortened(offer, SENTENCE_CHARS), 0.85
-    near = range(max(0, last - 2), last)
-    start = max((place for place in near if _PROPOSING.search(ended[place])), default=max(0, last - 1))
-    confidence = 0.85 if _PROPOSING.search(ended[start]) else 0.55
-    while start > 0 and len(" ".join(ended[start:last])) < _LEAST_OFFERED:
-        start -= 1
-    return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS), confidence
-
-
 def _plain(option: str) -> str:
     if option.endswith("|"):  # a row of a table
         option = option.strip("| ").replace(" | ", ": ")
     return shortened(one_line(option.replace("**", "").replace("`", "")), 200)
 
 
-def _commits(material: Material) -> Iterator[Found]:
+def _commits(material: Material) -> Iterator[Finding]:
     for commit in material.trace.commits:
         command = shell.command_given(material.payloads.get(commit.call.event_uid, {}))
         message = (shell.commit_message(command) if command else None) or commit.message
@@ -364,7 +326,7 @@ def _commits(material: Material) -> Iterator[Found]:
         yield _decided(COMMIT, subject, subject, text, 0.9, [(commit.call, subject)], by="commit")
 
 
-def _rules(material: Material) -> Iterator[Found]:
+def _rules(material: Material) -> Iterator[Finding]:
     """Rules that were written into the files agents are instructed by, and records of decisions."""
     for edit in material.trace.edits:
         if edit.has_failed or edit.call.is_abandoned or not any(path.endswith(".md") for path in edit.paths):
@@ -382,15 +344,16 @@ def _rules(material: Material) -> Iterator[Found]:
             if is_record:
                 rules = [line.lstrip("# ") for line in added if line.startswith("# ")]
             for rule in rules[:_MOST_RULES]:
-                text = f"Written into {name}: {rule}"
+                text = f"{rule} (written into {name})"
                 yield _decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
 
 
-def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Found]:
+def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Finding]:
     """What an agent wrote into its own memory: its word, not a fact."""
     file = path.rpartition("/")[2]
     claims = [line.lstrip("-*> ").replace("**", "").strip() for line in added if not line.startswith(("#", "---", "|"))]
-    for claim in [one for one in claims if 24 <= len(one) <= SENTENCE_CHARS and not one.endswith(":")][:_MOST_CLAIMS]:
+    whole = [claim for claim in claims if 24 <= len(claim) <= SENTENCE_CHARS and not claim.endswith(":")]
+    for claim in whole[:_MOST_CLAIMS]:
         text = f"The agent noted in {file}: {claim}"
         yield _decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
 
@@ -402,7 +365,7 @@ def _rule(line: str) -> str | None:
     return text if is_whole and _NORM.match(text) else None
 
 
-def _candidates(material: Material) -> Iterator[Found]:
+def _candidates(material: Material) -> Iterator[Finding]:
     for answer in material.trace.answers.values():
         said = material.text(answer)
         lowered = said.lower()

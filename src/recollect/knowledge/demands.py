@@ -3,15 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from recollect.distill import one_line, sentences
+from recollect.distill import one_line, sentences, shortened, words
 from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import PREFERS
+from recollect.knowledge.proposals import proposal_in
 from recollect.knowledge.runs import Change
 from recollect.store import Step
 
 DEMAND = "demand"
-SENTENCE_CHARS = 240
+_SUBJECT_CHARS = 160
 _DEMAND_CHARS = 400  # people write long sentences
 WISH_CHARS = 700  # of a message in which a plain wish is the user's own
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
@@ -106,10 +107,9 @@ _ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is
 _DESCRIBES = re.compile(
     r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
     r"|_probably_) (?:\w+ )?(?:always|never)\b"
-    r"|\b(?:it|this|that|which|code|function|test|probably|but|_probably_) (?:do not|don'?t|doesn'?t)\b(?! make)"
     r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
     r"|\b(?:problem|issue|bug|trouble) (?:is|was)\b|\bis intended to\b|\bshould be updated\b|^replace lines\b"
-    r"|\b(?:crashes|results?|failures|messages?|errors?) instead of\b|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
+    r"|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
     r"|use|want|let)\b)"
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
     r"|better|fine|ok(?:ay)?)\b|\bshould have been\b"
@@ -118,8 +118,7 @@ _DESCRIBES = re.compile(
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
-    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`"
-    r"|::|https?://",
+    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice",
 )
 # Wishes whose words do not say what for.
 _SAYS_NO_WHAT = re.compile(
@@ -139,6 +138,10 @@ _LACKS_SUBJECT = re.compile(r"(?i)(?:must|should|shall|needs? to|has to)\b")
 _POINTS = re.compile(
     r"\b(?:it|they|them)\b|\b(?:this|that|these|those)\b(?=\s*(?:[.,;!?]|$)|\s+(?:is|are|was|should|must|will|would|can"
     r"|needs?|has|have|does|doesn|in|to|for|as|too|instead|entirely)\b)",
+    re.IGNORECASE,
+)
+_CONTINUES = re.compile(
+    r"(?:ok(?:ay)?|ye(?:s|p|ah)|yup|no(?:pe)?|nah|sure|hm+|then|and|also|but|right|great|actually|or|oh)\b",
     re.IGNORECASE,
 )
 _NAMES = re.compile(r"`|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
@@ -168,21 +171,23 @@ _REASON = re.compile(
 )
 
 
-def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """What a user wants to be done or left undone, in a sentence of the user's own."""
-    for turn, following in zip(turns, [*turns[1:], None], strict=True):
+    for before, turn, following in zip([None, *turns[:-1]], turns, [*turns[1:], None], strict=True):
         if turn.request is None or is_plan(material, turn.request):
             continue
         message = _COMMAND.sub("", material.text(turn.request))
         if len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")) or _PASTED.search(message):
             continue
-        has_changed = any(turn.start < change.place < turn.end for change in changes)
+        has_changed = any(turn.start < change.position < turn.end for change in changes)
         if not has_changed and following is not None and _is_dropped(material, following):
             continue
         for sentence in sentences(message):
             confidence = _demanded(sentence, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
             if confidence:
-                yield _demand(turn.request, sentence, confidence)
+                is_clear_alone = is_clear(sentence) and not _CONTINUES.match(sentence)
+                subject = None if before is None or is_clear_alone else _subject(material, before)
+                yield _demand(turn.request, sentence, confidence, subject)
 
 
 def _is_dropped(material: Material, following: Turn) -> bool:
@@ -207,8 +212,8 @@ def is_clear(text: str) -> bool:
 
 
 def reason_in(text: str) -> str | None:
-    found = _REASON.search(text)
-    return one_line(found["why"] or found["else"]).rstrip(". ") if found else None
+    match = _REASON.search(text)
+    return one_line(match["why"] or match["else"]).rstrip(". ") if match else None
 
 
 def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
@@ -248,7 +253,17 @@ def _wished(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     return _CHANGE_SURE if has_changed and any(map(_CHANGE.match, clauses)) else 0.0
 
 
-def _demand(request: Step, sentence: str, confidence: float) -> Found:
+def _subject(material: Material, before: Turn) -> str | None:
+    """What a reply is about: what the agent offered or asked before it, or else what the user had asked for."""
+    if before.request is None:
+        return None
+    answer = material.trace.answers.get(before.request.event_uid)
+    subject = proposal_in(material.text(answer))[0] if answer is not None else ""
+    subject = subject or words.gist(before.request.summary)
+    return shortened(subject, _SUBJECT_CHARS) if len(subject.split()) >= _LEAST_WORDS else None
+
+
+def _demand(request: Step, sentence: str, confidence: float, subject: str | None) -> Finding:
     other = _INSTEAD.search(sentence)
     choice = other["choice"].strip("`'\" ") if other else None
     details = {
@@ -258,5 +273,5 @@ def _demand(request: Step, sentence: str, confidence: float) -> Found:
         "reason": reason_in(sentence),
     }
     about = ("preference", choice or sentence)
-    text = f"The user wants: {sentence}"
-    return Found(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)
+    text = f"{sentence} (on “{subject}”)" if subject else sentence
+    return Finding(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)

@@ -45,7 +45,7 @@ def is_plan(material: Material, request: Step) -> bool:
 def turns_of(trace: Trace) -> list[Turn]:
     """The exchanges of a session, in order."""
     requests = {step.event_uid for step in trace.requests}
-    starts = [place for place, step in enumerate(trace.steps) if step.event_uid in requests]
+    starts = [position for position, step in enumerate(trace.steps) if step.event_uid in requests]
     bounds = [*([] if starts[:1] == [0] else [0]), *starts, len(trace.steps)]
     turns = []
     for start, end in pairwise(bounds):

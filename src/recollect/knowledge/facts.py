@@ -43,7 +43,11 @@ class Spending:
     """What the responses of a session used, added up once: it is asked for of every exchange and every error."""
 
     def __init__(self, responses: Sequence[Response], usd: float | None) -> None:
-        timed = sorted((one.ts_ms, _tokens(one), weighed(one)) for one in responses if one.ts_ms is not None)
+        timed = sorted(
+            (response.ts_ms, _tokens(response), weighed(response))
+            for response in responses
+            if response.ts_ms is not None
+        )
         self._times = [ts_ms for ts_ms, _, _ in timed]
         self._tokens = [0, *accumulate(tokens for _, tokens, _ in timed)]
         self._weights = [0.0, *accumulate(weight for _, _, weight in timed)]
@@ -61,12 +65,12 @@ class Spending:
         return {"tokens": self._tokens[end] - self._tokens[start], "usd": usd}
 
 
-def _tokens(one: Response) -> int:
-    return one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens
+def _tokens(response: Response) -> int:
+    return response.input_tokens + response.output_tokens + response.cache_read_tokens + response.cache_write_tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     """A fact as a rule finds it. The first of its evidence is what it is known by."""
 
     rule: str
@@ -79,17 +83,17 @@ class Found:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fact_rows(found: Iterable[Found], began_ms: int | None) -> list[FactRow]:
+def fact_rows(findings: Iterable[Finding], began_ms: int | None) -> list[FactRow]:
     """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it.
 
     What cites events without a time holds since the session began.
     """
     numbers: Counter[tuple[str, str, str]] = Counter()
     rows = []
-    for one in found:
-        first = one.evidence[0][0]
-        key = (one.rule, one.predicate, first.uid)
-        rows.append(_row(one, fact_uid(*key, str(numbers[key])), began_ms))
+    for finding in findings:
+        first = finding.evidence[0][0]
+        key = (finding.rule, finding.predicate, first.uid)
+        rows.append(_row(finding, fact_uid(*key, str(numbers[key])), began_ms))
         numbers[key] += 1
     return rows
 
@@ -117,22 +121,22 @@ def distinct(rows: Iterable[FactRow]) -> tuple[FactRow, ...]:
     return tuple(kept.values())
 
 
-def _row(found: Found, uid: str, began_ms: int | None) -> FactRow:
+def _row(finding: Finding, uid: str, began_ms: int | None) -> FactRow:
     cited = [
         {"event_uid": step.uid, "quote": shortened(quote, QUOTE_CHARS)}
-        for step, quote in found.evidence[:MOST_EVIDENCE]
+        for step, quote in finding.evidence[:MOST_EVIDENCE]
     ]
     return FactRow(
         fact_uid=uid,
-        rule=found.rule,
-        predicate=found.predicate,
-        subject_kind=found.subject[0],
-        subject=shortened(found.subject[1], NAME_CHARS),
-        object_kind=found.object[0],
-        object=shortened(found.object[1], NAME_CHARS),
-        text=shortened(found.text, TEXT_CHARS),
-        confidence=round(min(max(found.confidence, 0.0), SURE), 2),
-        since_ms=began_ms if found.evidence[0][0].ts_ms is None else found.evidence[0][0].ts_ms,
-        details=dict(found.details),
+        rule=finding.rule,
+        predicate=finding.predicate,
+        subject_kind=finding.subject[0],
+        subject=shortened(finding.subject[1], NAME_CHARS),
+        object_kind=finding.object[0],
+        object=shortened(finding.object[1], NAME_CHARS),
+        text=shortened(finding.text, TEXT_CHARS),
+        confidence=round(min(max(finding.confidence, 0.0), SURE), 2),
+        since_ms=began_ms if finding.evidence[0][0].ts_ms is None else finding.evidence[0][0].ts_ms,
+        details=dict(finding.details),
         evidence=cited,
     )

@@ -23,7 +23,7 @@ _MOST_WORDS = 12
 _MOST_SHARING = 3  # errors in whose output a line was, for it to name them
 _LESS_SURE_BY_LINE = 0.1
 _MOST_EVIDENCE = 8
-_MOST_TOLD = 4  # changes, to an agent
+_MOST_SHOWN = 4  # changes, to an agent
 
 
 def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[Fix]:
@@ -31,12 +31,12 @@ def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[F
     signatures = signatures_in(error_text)
     if not signatures[0]:
         return []
-    found = fixes_of(store, signatures[0]) or fixes_showing(store, signatures)
-    if not found and not is_literal(signatures[0]):
+    fixes = fixes_of(store, signatures[0]) or fixes_showing(store, signatures)
+    if not fixes and not is_literal(signatures[0]):
         for other in _alike(store, signatures[0]) or _described(store, error_text):
-            found += fixes_of(store, other, is_same_error=False)
-    found.sort(key=lambda fix: (fix.repo != repo if repo else False, -fix.confidence, fix.fact_uid))
-    return _merged(found)
+            fixes += fixes_of(store, other, is_same_error=False)
+    fixes.sort(key=lambda fix: (fix.repo != repo if repo else False, -fix.confidence, fix.fact_uid))
+    return _merged(fixes)
 
 
 def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> list[Fix]:
@@ -69,7 +69,9 @@ def _merged(fixes: Sequence[Fix]) -> list[Fix]:
 
 def _together(same: Sequence[Fix]) -> Fix:
     best = same[0]
-    cited = {one.event_uid: one for fix in (best, *same) for one in (fix.evidence if fix is best else fix.evidence[:1])}
+    cited = {
+        event.event_uid: event for fix in (best, *same) for event in (fix.evidence if fix is best else fix.evidence[:1])
+    }
     sessions = dict.fromkeys(session for fix in (best, *same) for session in (fix.session_uid, *fix.sessions))
     return replace(
         best,
@@ -81,15 +83,15 @@ def _together(same: Sequence[Fix]) -> Fix:
 
 def fix_lines(fix: Fix) -> list[str]:
     """A fix for an agent: the error, what was changed, why, and what did not help, each once."""
-    lines = [f"error: {fix.headline}", *(f"fix: {_told_step(step)}" for step in fix.steps[:_MOST_TOLD])]
-    left = fix.step_count - len(fix.steps[:_MOST_TOLD])
+    lines = [f"error: {fix.headline}", *(f"fix: {_step_line(step)}" for step in fix.steps[:_MOST_SHOWN])]
+    left = fix.step_count - len(fix.steps[:_MOST_SHOWN])
     lines += [f"and {plural(left, 'more change')}"] if left > 0 else []
     lines += [f"why: {fix.why}"] if fix.why else []
     lines += [f"the user asked for it: {fix.quote}"] if fix.quote else []
-    return lines + [f"did not help: {tried}" for tried in fix.tried[:_MOST_TOLD]]
+    return lines + [f"did not help: {tried}" for tried in fix.tried[:_MOST_SHOWN]]
 
 
-def _told_step(step: FixStep) -> str:
+def _step_line(step: FixStep) -> str:
     if step.kind == "edit":
         return f"edit {step.name}" + (f": {step.gist}" if step.gist else "")
     return f"run `{step.name}`"
@@ -110,7 +112,11 @@ def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact
     sessions = tuple(dict.fromkeys([fact.session_uid, *(other.session_uid for other in others)]))
     returns = _returns(fact, fixed_ms, met)
     steps = tuple(FixStep(**step) for step in details["steps"])
-    cited = [(fact, one) for one in fact.evidence] + [(other, one) for other in others for one in other.evidence[:1]]
+    cited = [
+        (source, event)
+        for source, most in ((fact, None), *((other, 1) for other in others))
+        for event in source.evidence[:most]
+    ]
     return Fix(
         fact_uid=fact.fact_uid,
         error=fact.subject,
@@ -130,7 +136,7 @@ def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact
         sessions=sessions,
         fixed_count=1,
         returns=returns,
-        evidence=tuple(Evidence(**one, session_uid=by.session_uid) for by, one in cited[:_MOST_EVIDENCE]),
+        evidence=tuple(Evidence(**event, session_uid=source.session_uid) for source, event in cited[:_MOST_EVIDENCE]),
         is_same_error=is_same_error,
     )
 
@@ -185,5 +191,5 @@ def _described(store: Store, description: str) -> list[str]:
     return []
 
 
-def _likeness(one: set[str], two: set[str]) -> float:
-    return len(one & two) / max(1, len(one | two))
+def _likeness(words: set[str], others: set[str]) -> float:
+    return len(words & others) / max(1, len(words | others))

@@ -100,11 +100,10 @@ def _without(lines: list[str], others: list[str]) -> list[str]:
     return [line for line in lines if line not in known] or lines
 
 
-def _start_of_difference(one: str, two: str) -> int:
+def _start_of_difference(line: str, other: str) -> int:
     """From where to show two lines so that a reader sees how they differ: 0 unless it is far from their beginning."""
-    shared = next(
-        (place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two))
-    )
+    pairs = enumerate(zip(line, other, strict=False))
+    shared = next((index for index, (a, b) in pairs if a != b), min(len(line), len(other)))
     return shared - _SHARED_CHARS if shared > _GIST_CHARS // 2 - _SHARED_CHARS else 0
 
 

@@ -38,7 +38,10 @@ def parse_notes(content: str, origin: str, repo: str | None, group: str) -> list
     """The decisions of a file: a JSON list, or the items and record headings of a Markdown file."""
     if content.lstrip().startswith("["):
         return [
-            make_note(*_fields(one), repo, origin, group, since_ms=_when(one.get("date"))) for one in _objects(content)
+            make_note(
+                item["text"], str(item.get("topic") or ""), repo, origin, group, since_ms=_date_ms(item.get("date"))
+            )
+            for item in _objects(content)
         ]
     return [make_note(text, topic, repo, origin, group, since_ms=since_ms) for text, topic, since_ms in _items(content)]
 
@@ -48,14 +51,10 @@ def _objects(content: str) -> list[dict[str, Any]]:
         listed = orjson.loads(content)
     except orjson.JSONDecodeError:
         return []
-    return [one for one in listed if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    return [item for item in listed if isinstance(item, dict) and isinstance(item.get("text"), str)]
 
 
-def _fields(one: dict[str, Any]) -> tuple[str, str]:
-    return one["text"], str(one.get("topic") or "")
-
-
-def _when(date: Any) -> int | None:
+def _date_ms(date: Any) -> int | None:
     try:
         return round(datetime.fromisoformat(f"{str(date)[:10]}T00:00:00+00:00").timestamp() * 1000)
     except ValueError:
@@ -71,7 +70,7 @@ def _items(content: str) -> Iterator[tuple[str, str, int | None]]:
         elif item := _ITEM.match(line):
             text, since_ms, topic = item["text"].strip(), None, above
             if dated := _DATED.match(text):
-                text, since_ms = dated["rest"], _when(dated["date"])
+                text, since_ms = dated["rest"], _date_ms(dated["date"])
             if named := _TOPIC.match(text):
                 topic, text = named["topic"] or named["plain"], named["rest"] or named["after"]
             yield text, topic, since_ms

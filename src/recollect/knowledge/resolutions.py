@@ -14,7 +14,7 @@ from recollect import schema
 from recollect.distill import one_line, sentences, shell, shortened, words
 from recollect.knowledge.demands import asks_change
 from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.mentions import NOTHING, Mentions
 from recollect.knowledge.predicates import CAUSED_BY, FAILS_WITH, FIXED_BY, PASSED
 from recollect.knowledge.runs import Change, Run
@@ -24,7 +24,7 @@ from recollect.store import Step
 RULE, REPORTED, CAUSE = "resolution", "reported", "cause"
 GONE = "the error was gone in the next run, which failed otherwise"
 _LEAST_LISTED, _MOST_LISTED = 2, 6  # errors of one output that have fixes of their own
-MOST_STEPS = 6  # of a resolution that are told
+MOST_STEPS = 6  # of a resolution
 MOST_RUNS_TO_ALTERNATIVE = 3
 _LEAST_SHARED = 0.4  # words of a command that its alternative has too
 _WHOLE_CHARS = 60  # of a sentence that tells a cause by itself
@@ -104,19 +104,24 @@ class _Open:
 
 def resolutions(
     material: Material, turns: Sequence[Turn], runs: Sequence[Run], changes: Sequence[Change]
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     """The errors of a session's runs, and what fixed them."""
     open_errors: list[_Open] = []
+    failed_tests: list[Run] = []
     for run in runs:
         if run.has_failed is None:
             continue
+        if run.has_failed and run.is_test:
+            failed_tests.append(run)
         still_open = []
         for error in open_errors:
             if run.has_failed and run.doings & error.last.doings and _still_says(material, run, error.last.signature):
-                error.tried += _between(changes, error.last.place, run.place)
+                error.tried += _between(changes, error.last.position, run.position)
                 error.last, error.failures = run, error.failures + 1
                 still_open.append(error)
-            elif run.shows_again(error.last) and not (run.has_failed and _may_hide(material, run, error.last)):
+            elif (
+                run.shows_again(error.last) and not (run.has_failed and _may_hide(material, run, error.last))
+            ) or _passes_suite(run, error, failed_tests):
                 yield from _closed(material, turns, error, run, changes)
             else:
                 still_open.append(error)
@@ -126,8 +131,16 @@ def resolutions(
     for error in open_errors:
         alternative = _alternative(error, runs)
         if alternative is not None:
-            yield _fixed_by_other_command(material, error, alternative)
+            yield _fixed_by_other_command(material, error, alternative, is_closed=False)
         yield _failed(material, error, alternative)
+
+
+def _passes_suite(run: Run, error: _Open, failed_tests: Sequence[Run]) -> bool:
+    """Whether tests pass that had failed as a whole before this error of one of them was looked at by itself."""
+    if not error.first.is_test or run.has_failed:
+        return False
+    suites = (suite for suite in failed_tests if suite.position < error.first.position and run.shows_again(suite))
+    return any(shell.covers_tests(suite.command, error.first.command) for suite in suites)
 
 
 def _still_says(material: Material, run: Run, signature: str) -> bool:
@@ -148,19 +161,19 @@ def _may_hide(material: Material, run: Run, earlier: Run) -> bool:
 
 
 def _between(changes: Iterable[Change], start: int, end: int) -> list[Change]:
-    return [change for change in changes if start < change.place < end]
+    return [change for change in changes if start < change.position < end]
 
 
 def _closed(
     material: Material, turns: Sequence[Turn], error: _Open, success: Run, changes: Sequence[Change]
-) -> Iterator[Found]:
-    made = _between(changes, error.last.place, success.place)
+) -> Iterator[Finding]:
+    made = _between(changes, error.last.position, success.position)
     if made:
         yield _fixed(material, turns, error, success, made)
         yield from _others_fixed(material, turns, error, success, made)
         yield _failed(material, error, None if success.has_failed else success)
     elif _is_alternative(success, error.last):
-        yield _fixed_by_other_command(material, error, success)
+        yield _fixed_by_other_command(material, error, success, is_closed=True)
         yield _failed(material, error, success)
     else:
         yield _failed(material, error, None)  # nobody knows what made it go
@@ -168,7 +181,7 @@ def _closed(
 
 def _others_fixed(
     material: Material, turns: Sequence[Turn], error: _Open, success: Run, made: Sequence[Change]
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     """Of a list of errors, those beside the headline whose own file was changed, each with the changes of that file."""
     listed_errors = placed_lines(material.text(error.last.result))
     if len(listed_errors) < _LEAST_LISTED:
@@ -181,7 +194,7 @@ def _others_fixed(
     for line, file in listed_errors:
         signature, mentions = fingerprint(line), Mentions(line)
         own = [change for change in made if change.kind == "edit" and change.name.endswith(file.removeprefix("./"))]
-        if files[file] > 1:  # which of them an edit was for, only what it names tells
+        if files[file] > 1 and len(own) > 1:  # which of them an edit was for, only what it names tells
             own = [change for change in own if mentions.names(change)]
         if signature in seen or not own or len(seen) - len(left) > _MOST_LISTED:
             continue
@@ -198,13 +211,13 @@ def _fixed(
     made: Sequence[Change],
     *,
     is_listed: bool = False,
-) -> Found:
+) -> Finding:
     """What was changed before the next run without the error, which passed, or failed for another reason."""
-    why = explanation(material, error.last.place, success.place)
-    chooser = _asked_between(material, turns, error.last.place, made[-1].place)
+    why = explanation(material, error.last.position, success.position)
+    chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
     mentions = Mentions(error.last.headline, "" if is_listed else material.text(error.last.result))
-    steps = told(made, mentions)
+    steps = main_changes(made, mentions)
     confidence = _limited(_confidence(material, error, success, made, why), made, mentions)
     changed = listed(change.sentence for change in steps)
     text, receipt = f"`{error.first.headline}` was fixed by {changed}", f"{PASSED}{success.command}"
@@ -215,23 +228,50 @@ def _fixed(
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
-    details: dict[str, Any] = {
-        "headline": shortened(error.first.headline, 300),
-        "command": shortened(one_line(error.first.command), 200),
-        "passed": None if success.has_failed else shortened(one_line(success.command), 200),
-        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
-        "step_count": len(made),
-        "why": why[1] if why else None,
-        "chosen_by": "user" if quote else "agent",
-        "quote": quote,
-        "tried": [change.sentence for change in told(error.tried)],
-        "fixed_ms": success.result.ts_ms,
-        "lines": [] if is_listed else _lines_gone(material, error, success),
-    }
+    details = _details(
+        error.first.headline,
+        [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        why,
+        success.result.ts_ms,
+        command=error.first.command,
+        passed=None if success.has_failed else success.command,
+        step_count=len(made),
+        chosen_by="user" if quote else "agent",
+        quote=quote,
+        tried=error.tried,
+        lines=[] if is_listed else _lines_gone(material, error, success),
+    )
     first = steps[0]
-    return Found(
+    return Finding(
         RULE, FIXED_BY, ("error", error.first.signature), (first.kind, first.name), text, confidence, evidence, details
     )
+
+
+def _details(
+    headline: str,
+    steps: list[dict[str, str]],
+    why: tuple[Step, str] | None,
+    fixed_ms: int | None,
+    *,
+    command: str | None = None,
+    passed: str | None = None,
+    tried: Iterable[Change] = (),
+    **others: Any,
+) -> dict[str, Any]:
+    """What a fix is stored with."""
+    return {
+        "headline": shortened(headline, 300),
+        "command": command and shortened(one_line(command), 200),
+        "passed": passed and shortened(one_line(passed), 200),
+        "steps": steps,
+        "step_count": len(steps),
+        "why": why[1] if why else None,
+        "chosen_by": "agent",
+        "quote": None,
+        "tried": [change.sentence for change in main_changes(tried)],
+        "fixed_ms": fixed_ms,
+        "lines": [],
+    } | others
 
 
 def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
@@ -252,7 +292,7 @@ def _confidence(
     confidence += 0.1 if why else 0.0
     confidence += 0.1 if any(name.rpartition("/")[2] in output for name in files) else 0.0
     confidence += 0.05 if len(files) <= 3 else -0.05 if len(files) <= 8 else -0.2
-    return confidence - (0.1 if success.place - error.last.place > _FAR else 0.0)
+    return confidence - (0.1 if success.position - error.last.position > _FAR else 0.0)
 
 
 def _limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> float:
@@ -263,10 +303,10 @@ def _limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> f
 
 
 def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
-    """A command that soon did what one that does not exist, or not like that, was meant to do."""
-    if not _NO_PROGRAM.search(error.last.headline):
+    """A command that soon did what one much like it was meant to do; a check that passes may look at less."""
+    if (error.last.is_test or error.last.is_check) and not _NO_PROGRAM.search(error.last.headline):
         return None
-    after = [run for run in runs if run.place > error.last.place][:MOST_RUNS_TO_ALTERNATIVE]
+    after = [run for run in runs if run.position > error.last.position][:MOST_RUNS_TO_ALTERNATIVE]
     return next((run for run in after if _is_alternative(run, error.last) and _is_like(run, error.last)), None)
 
 
@@ -289,35 +329,32 @@ def _verbs(run: Run, family: str) -> frozenset[str]:
 
 
 def _is_like(run: Run, failed: Run) -> bool:
-    one, two = set(run.command.split()), set(failed.command.split())
-    return one != two and len(one & two) / max(1, len(one | two)) >= _LEAST_SHARED
+    words, others = set(run.command.split()), set(failed.command.split())
+    return words != others and len(words & others) / max(1, len(words | others)) >= _LEAST_SHARED
 
 
-def _fixed_by_other_command(material: Material, error: _Open, success: Run) -> Found:
+def _fixed_by_other_command(material: Material, error: _Open, success: Run, *, is_closed: bool) -> Finding:
     instead = shortened(one_line(success.command), 160)
-    why = explanation(material, error.last.place, success.place)
+    why = explanation(material, error.last.position, success.position)
     is_close = _is_like(success, error.last)
     text = (
         f"`{error.first.headline}` went away by running `{instead}` instead of `{one_line(error.last.command)[:120]}`"
     )
-    details = {
-        "headline": shortened(error.first.headline, 300),
-        "command": shortened(one_line(error.first.command), 200),
-        "passed": instead,
-        "steps": [{"kind": "command", "name": instead, "gist": ""}],
-        "step_count": 1,
-        "why": why[1] if why else None,
-        "chosen_by": "agent",
-        "quote": None,
-        "tried": [change.sentence for change in told(error.tried)],
-        "fixed_ms": success.result.ts_ms,
-        "lines": _lines_gone(material, error, success),
-    }
+    details = _details(
+        error.first.headline,
+        [{"kind": "command", "name": instead, "gist": ""}],
+        why,
+        success.result.ts_ms,
+        command=error.first.command,
+        passed=instead,
+        tried=error.tried,
+        lines=_lines_gone(material, error, success),
+    )
     evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
     confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
-    if _MISTYPED.search(error.first.headline):
+    if _MISTYPED.search(error.first.headline) or not (is_closed or _NO_PROGRAM.search(error.first.headline)):
         confidence = min(confidence, _GUESS)
-    return Found(
+    return Finding(
         "alternative",
         FIXED_BY,
         ("error", error.first.signature),
@@ -329,7 +366,7 @@ def _fixed_by_other_command(material: Material, error: _Open, success: Run) -> F
     )
 
 
-def _failed(material: Material, error: _Open, end: Run | None) -> Found:
+def _failed(material: Material, error: _Open, end: Run | None) -> Finding:
     """That a command failed with an error, and what it took until it did not any more."""
     family = shell.test_family(error.first.command) if error.first.is_test else shell.family(error.first.command)
     began, ended = error.first.result.ts_ms, end.result.ts_ms if end is not None else None
@@ -342,18 +379,20 @@ def _failed(material: Material, error: _Open, end: Run | None) -> Found:
         **material.spending.between(began, ended),
     }
     evidence = [(error.first.result, error.first.headline)]
-    return Found(RULE, FAILS_WITH, ("command", family), ("error", error.first.signature), text, 0.9, evidence, details)
+    return Finding(
+        RULE, FAILS_WITH, ("command", family), ("error", error.first.signature), text, 0.9, evidence, details
+    )
 
 
-def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """Errors that the user showed the agent, and problems it found the cause of, with what was changed for them."""
     for turn, following in zip(turns, [*turns[1:], None], strict=True):
         if not material.is_human or turn.request is None or is_plan(material, turn.request):
             continue
         request = material.text(turn.request)
         headline = error_in(request)
-        cause = next((found for found in material.trace.insights if turn.has(found[0])), None)
-        made = [change for change in changes if change.kind != "command" and turn.start < change.place < turn.end]
+        cause = next((insight for insight in material.trace.insights if turn.has(insight[0])), None)
+        made = [change for change in changes if change.kind != "command" and turn.start < change.position < turn.end]
         if headline is None and (cause is None or not _PROBLEM.search(request[:_REPORT_CHARS])):
             continue
         why = _cause_sentence(material, cause) if cause is not None else None
@@ -366,22 +405,22 @@ def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence
 
 
 def _cause_sentence(material: Material, cause: tuple[Step, str]) -> tuple[Step, str]:
-    step, found = cause
+    step, text = cause
     said = sentences(material.text(step))
-    place = next((place for place, one in enumerate(said) if words.insight(one)), None)
-    if place is None:
-        return step, shortened(one_line(found), _EXPLANATION_CHARS)
-    chosen = said[place]
-    following = "".join(said[place + 1 : place + 2])
+    index = next((index for index, sentence in enumerate(said) if words.insight(sentence)), None)
+    if index is None:
+        return step, shortened(one_line(text), _EXPLANATION_CHARS)
+    chosen = said[index]
+    following = "".join(said[index + 1 : index + 2])
     if (len(chosen) < _WHOLE_CHARS or chosen.endswith(":")) and not _NO_CAUSE.search(following):
         chosen = f"{chosen} {following}"
     return step, shortened(one_line(chosen.replace("**", "")), _EXPLANATION_CHARS)
 
 
-def _caused(request: Step, problem: tuple[str, str], headline: str | None, why: tuple[Step, str]) -> Found:
+def _caused(request: Step, problem: tuple[str, str], headline: str | None, why: tuple[Step, str]) -> Finding:
     text = f"“{shortened(headline or request.summary, 160)}”: {why[1]}"
     evidence = [(why[0], why[1]), (request, headline or request.summary)]
-    return Found(CAUSE, CAUSED_BY, problem, ("cause", why[1]), text, 0.75, evidence)
+    return Finding(CAUSE, CAUSED_BY, problem, ("cause", why[1]), text, 0.75, evidence)
 
 
 def _is_refuted(material: Material, turn: Turn, following: Turn | None) -> bool:
@@ -401,10 +440,10 @@ def _reported_fix(
     headline: str | None,
     why: tuple[Step, str] | None,
     made: Sequence[Change],
-) -> Found:
+) -> Finding:
     assert turn.request is not None
     mentions = Mentions(headline or "", material.text(turn.request))
-    steps = told(made, mentions)
+    steps = main_changes(made, mentions)
     shown = headline or turn.request.summary
     text = f"“{shortened(shown, 160)}” was fixed by {listed(change.sentence for change in steps)}"
     passed = [run for run in material.trace.tests if run.has_passed and turn.has(run.call)]
@@ -413,23 +452,19 @@ def _reported_fix(
     confidence = _limited(confidence, made, mentions) if headline else confidence
     evidence = [(turn.request, shown), *((change.step, change.sentence) for change in steps[:2])]
     evidence += [(why[0], why[1])] if why else []
-    details = {
-        "headline": shortened(shown, 300),
-        "command": None,
-        "passed": shortened(passed[-1].command, 200) if passed else None,
-        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
-        "step_count": len(made),
-        "why": why[1] if why else None,
-        "chosen_by": "agent",
-        "quote": None,
-        "tried": [],
-        "fixed_ms": made[-1].step.ts_ms,
-    }
-    return Found(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
+    details = _details(
+        shown,
+        [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        why,
+        made[-1].step.ts_ms,
+        passed=passed[-1].command if passed else None,
+        step_count=len(made),
+    )
+    return Finding(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
 
 
-def told(changes: Iterable[Change], mentions: Mentions = NOTHING) -> list[Change]:
-    """The changes worth telling, each file or command once, with the gist of what belongs most to the error."""
+def main_changes(changes: Iterable[Change], mentions: Mentions = NOTHING) -> list[Change]:
+    """The changes that matter most, each file or command once, with the gist of what belongs most to the error."""
     best: dict[tuple[str, str], Change] = {}
     for change in sorted(changes, key=mentions.rank):
         best.setdefault((change.kind, change.name), change)

@@ -23,8 +23,9 @@ _CHECKS = re.compile(
 _PREPARES = re.compile(r"\b(?:fmt|format|build|install)\b")  # parts of a chain before what it is for
 _PIPED = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
 _COMPLAINT = re.compile(
-    r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}[:(]\d+[:,]\d+\)?: (?:error|undefined|cannot)\b"
-    r"|\bERROR task failed|^error(?:\[E\d+\])?: |: error TS\d+|^make(?:\[\d+\])?: \*\*\*|^Found \d+ errors?\b"
+    r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}:\d+:\d+: (?!warning|note)\S"
+    r"|^\S+\.\w{1,5}\(\d+,\d+\): error\b"
+    r"|\bERROR task failed|^error(?:\[E\d+\])?: |: error TS\d+|^make(?:\[\d+\])?: \*\*\*|^Finding \d+ errors?\b"
     r"|^(?:\x1b\[\d+m)*✖ \d+ problems? \([1-9]",
     re.MULTILINE,
 )
@@ -48,7 +49,7 @@ _NOTES = re.compile(r"(?:^|/)plans/[^/]+\.md$|(?:^|/)scratchpad/")
 class Run:
     """A command that ended. `has_failed` is None where nothing tells."""
 
-    place: int
+    position: int
     call: Step
     result: Step
     command: str
@@ -58,6 +59,10 @@ class Run:
     has_failed: bool | None
     headline: str  # of what went wrong
     signature: str
+
+    @property
+    def is_check(self) -> bool:
+        return any(map(_CHECKS.search, self.doings))
 
     def shows_again(self, earlier: "Run") -> bool:
         """Whether this shows how the thing that failed earlier goes now: the same program, given the same."""
@@ -76,19 +81,19 @@ def _covers(command: str, other: str, family: str) -> bool:
     wide, narrow = shell.given(command, family), shell.given(other, family)
     if wide == narrow or _CHECKS.search(family) is None:
         return wide == narrow
-    return all(any(name == one or name.startswith(f"{one}/") for name in narrow) for one in wide)
+    return all(any(name == folder or name.startswith(f"{folder}/") for name in narrow) for folder in wide)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A step that changed something: an edit of a file, or a command."""
 
-    place: int
+    position: int
     step: Step
     kind: str  # edit | install | command
     name: str  # the file, or the command
     edit: FileChange | None = None
-    gist: str = ""  # what became of what, once it is told
+    gist: str = ""  # what became of what
 
     @property
     def removed(self) -> list[str]:
@@ -143,8 +148,8 @@ def runs_of(material: Material) -> list[Run]:
     trace = material.trace
     failed = {step.event_uid for step in trace.errors}
     verdicts = {run.call.event_uid: run for run in trace.tests}
-    found = []
-    for place, step in enumerate(trace.steps):
+    runs = []
+    for position, step in enumerate(trace.steps):
         call = trace.calls.get(step.call_id or "") if step.kind in (schema.TOOL_RESULT, schema.ERROR) else None
         command = shell.command_of(call.summary) if call is not None and call.role == "assistant" else None
         if call is None or command is None:
@@ -153,9 +158,9 @@ def runs_of(material: Material) -> list[Run]:
         test, doings = verdicts.get(call.event_uid), shell.doings(command)
         has_failed = _has_failed(material, step, command, failed, test)
         headline = headline_of(material.text(step)[:_OUTPUT_CHARS]) if has_failed else ""
-        found.append(
+        runs.append(
             Run(
-                place,
+                position,
                 call,
                 step,
                 command,
@@ -167,7 +172,7 @@ def runs_of(material: Material) -> list[Run]:
                 fingerprint(headline),
             )
         )
-    return found
+    return runs
 
 
 def _has_failed(
@@ -205,26 +210,26 @@ def changes_of(material: Material) -> list[Change]:
     failed_edits = {edit.call.event_uid for edit in trace.edits if edit.has_failed}
     return [
         change
-        for place, step in enumerate(trace.steps)
+        for position, step in enumerate(trace.steps)
         if step.kind in CALLS and step.role == "assistant" and step.event_uid not in failed_edits
-        for change in _changes(material, place, step)
+        for change in _changes(material, position, step)
     ]
 
 
-def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
+def _changes(material: Material, position: int, step: Step) -> Iterator[Change]:
     if step.kind == schema.EDIT:
         for change in file_changes(material, step):
             if not _NOTES.search(change.path):
-                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), change)
+                yield Change(position, step, "edit", inside(change.path, material.subject.cwd), change)
         return
     command = shell.command_of(step.summary)
     if command is None or (step.call_id or "") in material.trace.undone or shell.only_looks(command):
         return
     doings = shell.doings(command)
     if any(map(_INSTALLS.match, doings)):
-        yield Change(place, step, "install", shortened(one_line(command), COMMAND_CHARS))
-    elif any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command):
-        yield Change(place, step, "command", shortened(one_line(command), COMMAND_CHARS))
+        yield Change(position, step, "install", shortened(one_line(command), COMMAND_CHARS))
+    elif shell.writes_file(command) or (any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command)):
+        yield Change(position, step, "command", shortened(one_line(command), COMMAND_CHARS))
 
 
 def file_changes(material: Material, edit: Step) -> list[FileChange]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from recollect import schema
 from recollect.distill import one_line, sentences, words
 from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import CONFLICTS_WITH, HAS_VALUE, REQUIRES
 from recollect.knowledge.runs import Change
 from recollect.store import Step
@@ -51,17 +51,17 @@ _NO_NAMES = re.compile(
 )
 
 
-def statements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def statements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """Facts that an agent states in so many words; of values, only where the exchange changed something."""
     for turn in turns:
         is_problem = any(turn.has(step) for step, _ in material.trace.insights)
-        has_changed = any(turn.start < change.place < turn.end for change in changes)
+        has_changed = any(turn.start < change.position < turn.end for change in changes)
         for step in turn.steps:
             if step.kind in (schema.ASSISTANT_MSG, schema.COMPLETION):
                 yield from _stated(material, turn, step, has_changed=has_changed, is_problem=is_problem)
 
 
-def _stated(material: Material, turn: Turn, step: Step, *, has_changed: bool, is_problem: bool) -> Iterator[Found]:
+def _stated(material: Material, turn: Turn, step: Step, *, has_changed: bool, is_problem: bool) -> Iterator[Finding]:
     said = material.text(step)
     lowered = said.lower()
     has_changed = has_changed and _may_set(lowered)
@@ -71,25 +71,25 @@ def _stated(material: Material, turn: Turn, step: Step, *, has_changed: bool, is
         if len(sentence) > _SENTENCE_CHARS or sentence.endswith("?"):
             continue
         quote, lowered = [(step, sentence)], sentence.lower()
-        if has_changed and _may_set(lowered) and (found := _SET.search(sentence)):
+        if has_changed and _may_set(lowered) and (match := _SET.search(sentence)):
             yield from _value(
-                turn, quote, found["name"] or found["name2"], found["value"] or found["value2"], is_problem=is_problem
+                turn, quote, match["name"] or match["name2"], match["value"] or match["value2"], is_problem=is_problem
             )
-        elif "different " in lowered and (found := _OTHER.search(sentence)) and _is_name(found["name"]):
-            default = f"default {one_line(found['what'])}"
-            text = f"{found['name']} does not work with the {default}: {sentence}"
-            yield Found(RULE, CONFLICTS_WITH, ("component", found["name"]), ("component", default), text, 0.65, quote)
+        elif "different " in lowered and (match := _OTHER.search(sentence)) and _is_name(match["name"]):
+            default = f"default {one_line(match['what'])}"
+            text = f"{match['name']} does not work with the {default}: {sentence}"
+            yield Finding(RULE, CONFLICTS_WITH, ("component", match["name"]), ("component", default), text, 0.65, quote)
         elif (
             any(word in lowered for word in _CONFLICT_WORDS)
             and " compatible" not in sentence
-            and (found := _CONFLICT.search(sentence))
-            and _is_name(found["name"])
+            and (match := _CONFLICT.search(sentence))
+            and _is_name(match["name"])
         ):
-            pair = ("component", found["name"]), ("component", one_line(found["what"]))
-            yield Found(RULE, CONFLICTS_WITH, *pair, sentence, 0.65, quote)
-        elif " requires " in lowered and (found := _REQUIRES.search(sentence)) and _is_name(found["name"]):
-            pair = ("component", found["name"]), ("component", one_line(found["what"]))
-            yield Found(RULE, REQUIRES, *pair, sentence, 0.6, quote)
+            pair = ("component", match["name"]), ("component", one_line(match["what"]))
+            yield Finding(RULE, CONFLICTS_WITH, *pair, sentence, 0.65, quote)
+        elif " requires " in lowered and (match := _REQUIRES.search(sentence)) and _is_name(match["name"]):
+            pair = ("component", match["name"]), ("component", one_line(match["what"]))
+            yield Finding(RULE, REQUIRES, *pair, sentence, 0.6, quote)
 
 
 def _may_set(lowered: str) -> bool:
@@ -98,16 +98,16 @@ def _may_set(lowered: str) -> bool:
 
 def _value(
     turn: Turn, quote: Sequence[tuple[Step, str]], name: str, value: str, *, is_problem: bool
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     name, value = name.strip("` "), value.strip('`" ')
     if not _is_name(name):
         return
     sentence = quote[0][1]
-    yield Found(RULE, HAS_VALUE, ("setting", name), ("value", value), f"{name} = {value}: {sentence}", 0.7, quote)
+    yield Finding(RULE, HAS_VALUE, ("setting", name), ("value", value), f"{name} = {value}: {sentence}", 0.7, quote)
     if turn.request is not None and is_problem:
         problem = ("problem", words.gist(turn.request.summary))
         text = f"“{problem[1]}” took {name} = {value}"
-        yield Found(RULE, REQUIRES, problem, ("setting", f"{name} = {value}"), text, 0.65, quote)
+        yield Finding(RULE, REQUIRES, problem, ("setting", f"{name} = {value}"), text, 0.65, quote)
 
 
 def _is_name(name: str) -> bool:

@@ -46,7 +46,7 @@ def fact_of(stored: StoredFact) -> Fact:
         alternatives=tuple(details.get("alternatives") or ()),
         reason=details.get("reason") or details.get("why"),
         verdict=stored.verdict,
-        evidence=tuple(Evidence(**one, session_uid=stored.session_uid) for one in stored.evidence),
+        evidence=tuple(Evidence(**event, session_uid=stored.session_uid) for event in stored.evidence),
     )
 
 
@@ -89,7 +89,7 @@ def timeline(facts: Iterable[Fact]) -> list[Fact]:
             for earlier in last[matter]:
                 if _value(earlier) != _value(fact):
                     ends.setdefault(earlier.fact_uid, fact)
-            last[matter] = [one for one in last[matter] if _value(one) == _value(fact)] + [fact]
+            last[matter] = [other for other in last[matter] if _value(other) == _value(fact)] + [fact]
     return [_ended(fact, ends.get(fact.fact_uid)) for fact in ordered]
 
 
@@ -99,22 +99,22 @@ def _ended(fact: Fact, end: Fact | None) -> Fact:
 
 def _matters(fact: Fact) -> list[Hashable]:
     """What a fact settles so that another one on the same matter takes its place; nothing for most facts."""
-    place = fact.repo or ""
+    repo = fact.repo or ""
     if fact.method == RECORDED:  # never in place of what a user said
-        return [(RECORDED, place, fact.subject.casefold())]
+        return [(RECORDED, repo, fact.subject.casefold())]
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
-        return [(fact.predicate, place, fact.subject.casefold()), *_same_options(fact, place)]
+        return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
     if fact.predicate == PREFERS and fact.choice and fact.alternatives:
-        return [("instead", place, frozenset((_name(fact.choice), _name(fact.alternatives[0]))))]
+        return [("instead", repo, frozenset((_name(fact.choice), _name(fact.alternatives[0]))))]
     return []
 
 
-def _same_options(fact: Fact, place: str) -> list[Hashable]:
+def _same_options(fact: Fact, repo: str) -> list[Hashable]:
     """A question in other words is the same matter if it offers the same and is about the same thing."""
     options = frozenset(map(_name, (fact.object, *fact.alternatives)))
     if fact.method != "answer" or len(options) < _LEAST_OPTIONS or any(map(_YES_OR_NO.match, options)):
         return []
-    return [("options", place, options, stem(word)) for word in topic_words(fact.subject)]
+    return [("options", repo, options, stem(word)) for word in topic_words(fact.subject)]
 
 
 def _value(fact: Fact) -> str:

@@ -14,6 +14,7 @@ _COMMON = word_set(
 )
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ers", "ed", "er", "es", "s", "e")
 _STEM_CHARS = 4
+_APART, _LEAST_JOINED = re.compile(r"[ _-]"), 6
 
 
 def topic_words(text: str) -> list[str]:
@@ -28,12 +29,16 @@ def fulltext_query(words: Iterable[str]) -> str:
 
 
 def relevance(words: list[str], text: str) -> float:
-    """The share of the words that a text has, in whatever form."""
+    """The share of the words that a text has, in whatever form, or apart (`roll back` for `rollback`)."""
     asked, lowered = [stem(word) for word in words], text.lower()
     # Only a word that begins with a stem can have it, and most texts have few of them.
-    begun = tuple(one for one in asked if one in lowered)
+    begun = tuple(word for word in asked if word in lowered)
     stems = {stem(word) for word in _WORD.findall(lowered) if word.startswith(begun)} if begun else set()
-    return sum(one in stems for one in asked) / len(words) if words else 0.0
+    joined = _APART.sub("", lowered)
+    present = [
+        word in stems or (len(word) >= _LEAST_JOINED and word not in lowered and word in joined) for word in asked
+    ]
+    return sum(present) / len(words) if words else 0.0
 
 
 def stem(word: str) -> str:

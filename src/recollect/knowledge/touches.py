@@ -12,7 +12,7 @@ from recollect import schema
 from recollect.agentkit.edits import line_hash
 from recollect.distill import shortened, words
 from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import REQUIRES, TOUCHES
 from recollect.knowledge.runs import Change, Run
 from recollect.store import Step
@@ -36,19 +36,19 @@ _REQUEST_CHARS = 300
 _COMMAND_CHARS = 120
 
 
-def touches(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def touches(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """Each file that an exchange edited, once."""
     edits = [change for change in changes if change.edit is not None and not change.step.is_abandoned]
     for turn in turns:
         by_path: dict[str, list[Change]] = {}
         for change in edits:
-            if turn.start <= change.place < turn.end:
+            if turn.start <= change.position < turn.end:
                 by_path.setdefault(change.name, []).append(change)
         for name, made in by_path.items():
             yield _touched(material, turn, name, made)
 
 
-def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) -> Found:
+def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) -> Finding:
     asked = turn.request.summary if turn.request is not None else ""
     goal = _goal(turn)
     cwd = (material.subject.cwd or "").rstrip("/")
@@ -59,10 +59,10 @@ def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) 
         "edits": [_window(change) for change in made],
     }
     evidence = [(made[0].step, made[0].step.summary)]
-    return Found(RULE, TOUCHES, ("task", goal), ("file", name), f"“{goal}” changed {name}", 0.95, evidence, details)
+    return Finding(RULE, TOUCHES, ("task", goal), ("file", name), f"“{goal}” changed {name}", 0.95, evidence, details)
 
 
-def git_work(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
+def git_work(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
     """What an exchange made in git, as git and the forge answered: commits with their branch, and pull requests."""
     calls = {commit.call.call_id for commit in material.trace.commits}
     for turn in turns:
@@ -78,26 +78,26 @@ def git_work(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
                 yield _made(turn, "pull request", address, call, title or address)
 
 
-def installs(turns: Sequence[Turn], runs: Sequence[Run]) -> Iterator[Found]:
+def installs(turns: Sequence[Turn], runs: Sequence[Run]) -> Iterator[Finding]:
     """The packages that an exchange installed by name."""
     for turn in turns:
         for run in runs:
-            if turn.start <= run.place < turn.end and run.has_failed is False:
+            if turn.start <= run.position < turn.end and run.has_failed is False:
                 for name in _packages(run.command):
                     goal, command = _goal(turn), shortened(run.command, _COMMAND_CHARS)
                     text = f"“{goal}” took the package {name}: `{command}`"
                     pair = ("task", goal), ("package", name)
-                    yield Found(INSTALL, REQUIRES, *pair, text, 0.8, [(run.call, f"ran {command}")])
+                    yield Finding(INSTALL, REQUIRES, *pair, text, 0.8, [(run.call, f"ran {command}")])
 
 
 def _packages(command: str) -> list[str]:
-    words = (word for found in _INSTALLS.finditer(command) for word in _OF_OPTION.sub(" ", found["rest"]).split())
-    return list(dict.fromkeys(found["name"] for word in words if (found := _PACKAGE.fullmatch(word))))
+    words = (word for match in _INSTALLS.finditer(command) for word in _OF_OPTION.sub(" ", match["rest"]).split())
+    return list(dict.fromkeys(match["name"] for word in words if (match := _PACKAGE.fullmatch(word))))
 
 
-def _made(turn: Turn, kind: str, name: str, step: Step, quote: str) -> Found:
+def _made(turn: Turn, kind: str, name: str, step: Step, quote: str) -> Finding:
     goal = _goal(turn)
-    return Found(GIT, TOUCHES, ("task", goal), (kind, name), f"“{goal}” made {kind} {name}", 0.95, [(step, quote)])
+    return Finding(GIT, TOUCHES, ("task", goal), (kind, name), f"“{goal}” made {kind} {name}", 0.95, [(step, quote)])
 
 
 def _goal(turn: Turn) -> str:

@@ -101,10 +101,10 @@ def find_workflows(exchanges: Sequence[StoredExchange], least_support: int = _LE
     found: list[tuple[float, Workflow, set[int]]] = []
     for pattern, places in patterns.items():
         lift = _lift(pattern, patterns, len(exchanges))
-        sessions = {exchanges[place].session_uid for place in places}
+        sessions = {exchanges[position].session_uid for position in places}
         if lift >= _LEAST_LIFT and len(sessions) >= _LEAST_SUPPORT and _is_telling(pattern):
             score = len(places) * (len(pattern) - 1) * min(lift, 4.0)
-            found.append((score, _workflow(pattern, [exchanges[place] for place in places], lift), set(places)))
+            found.append((score, _workflow(pattern, [exchanges[position] for position in places], lift), set(places)))
     found.sort(key=lambda one: (-one[0], one[1].steps))
     chosen: list[tuple[Workflow, set[int]]] = []
     for _, workflow, exchanges_of in found:
@@ -136,8 +136,8 @@ def _patterns(sequences: Sequence[Sequence[str]], least_support: int) -> dict[tu
     patterns: dict[tuple[str, ...], list[int]] = {}
     starts: dict[str, dict[int, list[int]]] = defaultdict(dict)
     for number, sequence in enumerate(sequences):
-        for place, step in enumerate(sequence):
-            starts[step].setdefault(number, []).append(place)
+        for position, step in enumerate(sequence):
+            starts[step].setdefault(number, []).append(position)
     waiting: list[tuple[tuple[str, ...], dict[int, list[int]]]] = [
         ((step,), ends) for step, ends in starts.items() if len(ends) >= least_support
     ]
@@ -155,8 +155,8 @@ def _grown(
     longer: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for number, places in ends.items():
         sequence = sequences[number]
-        for place in places:
-            for next_place in range(place + 1, min(len(sequence), place + 1 + _GAP)):
+        for position in places:
+            for next_place in range(position + 1, min(len(sequence), position + 1 + _GAP)):
                 longer[sequence[next_place]][number].add(next_place)
     for step, by_sequence in longer.items():
         yield (*pattern, step), {number: sorted(places) for number, places in by_sequence.items()}

@@ -5,14 +5,18 @@ from typing import TYPE_CHECKING
 from recollect.amounts import duration, number, plural
 from recollect.mcp.door import Call, Page
 from recollect.mcp.scope import UID_CHARS, filters_of, ms_of, nothing_here, offset_of
-from recollect.recall import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Discussion, Recalled
 from recollect.text import cut_short
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from recollect.knowledge import Fact, FailingCommand, Route, Workflow
 
 _TEXT_CHARS = 600
 _MOST_SEQUENCES, _MOST_FAILING = 12, 8
+_NOTHING = "No decision found. `session_search` searches for the words."
+_OPENS = "`get_session` reads an event with `at`"
 _SURE = 0.7  # what a plain wish in passing does not reach
 
 
@@ -25,17 +29,40 @@ def recall_decisions(
     if narrowed is None:
         return nothing_here(call)
     knowledge = call.memory.knowledge
-    facts = knowledge.why(topic, narrowed, limit=None) if topic else knowledge.decisions(narrowed, history=history)
+    if topic:
+        return _reasons(knowledge.why(topic, narrowed, limit=None, exclude=call.running), offset, limit)
+    facts = sorted(knowledge.decisions(narrowed, history=history), key=lambda fact: fact.confidence < _SURE)
     if not facts:
-        return Page("No decision found. `session_search` searches for the words.", [])
-    order = "the best answer first" if topic else "the more certain ones first, then newest first"
-    facts = facts if topic else sorted(facts, key=lambda fact: fact.confidence < _SURE)
+        return Page(_NOTHING, [])
     return Page(
-        f"Decisions and reasons: {len(facts)}, {order}; `get_session` reads an event with `at`.",
+        f"Decisions: {len(facts)}, the more certain ones first, then newest first; {_OPENS}.",
         [_fact(fact) for fact in facts[offset : offset + limit]],
         offset,
         len(facts),
     )
+
+
+def _reasons(answers: "Sequence[Fact | Discussion]", offset: int, limit: int) -> Page:
+    if not answers:
+        return Page(_NOTHING, [])
+    records = [discussed(answer) if isinstance(answer, Discussion) else _fact(answer) for answer in answers]
+    count = sum(not isinstance(answer, Discussion) for answer in answers)
+    lead = f"Decisions and reasons: {count}, the best answer first" if count else "No decision on record"
+    lead += f"; then {len(answers) - count} exchanges that discussed it" if len(answers) > count else ""
+    return Page(f"{lead}; {_OPENS}.", records[offset : offset + limit], offset, len(answers))
+
+
+def discussed(exchange: Discussion) -> Recalled:
+    """An exchange as a record: what was asked, said, and answered to that."""
+    parts = (
+        ("asked", exchange.request),
+        ("agent", exchange.answer),
+        ("next", "; ".join(exchange.next_steps)),
+        ("user replied", exchange.reply),
+    )
+    lines = [f"{what}: {cut_short(text, _TEXT_CHARS)}" for what, text in parts if text]
+    heading = f"discussed in session {exchange.session_uid} · evidence: event {exchange.event_uid}"
+    return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(exchange.at), exchange.repo)
 
 
 def _fact(fact: "Fact") -> Recalled:

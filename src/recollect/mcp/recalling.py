@@ -8,6 +8,7 @@ from recollect.amounts import plural
 from recollect.errors import NotFound
 from recollect.kinds import EDIT, LIFECYCLE
 from recollect.mcp.door import BadArguments, Call, Page
+from recollect.mcp.knowing import discussed
 from recollect.mcp.scope import UID_CHARS, WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
 from recollect.text import column_of, cut_short, payload_text
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
 _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
 _NOT_THIS = "No earlier session fixed this error. Fixes of similar errors"
-_NO_FIX = "No earlier session fixed this error or a similar one. `session_search` searches for its words."
+_NO_FIX = "No earlier session fixed this error or a similar one."
 _HOW_TO_READ = "`get_session` reads one, and with `at` the events around a number like #12."
 _SNIPPET_CHARS = 400
 _EVENT_CHARS, _OUTPUT_CHARS = 3000, 1000  # of an event among others, and of what a tool printed
@@ -256,26 +257,19 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
     is_free = not call.scope.has_wall or call.scope.group is not None
     inside = [fix for fix in fixes if is_free or fix.repo in repos]
     if not inside:
-        return _occurrences(call, error, offset)
+        return _met(call, error)
     what = "Fixes of this error" if any(fix.is_same_error for fix in inside) else _NOT_THIS
     return Page(f"{what}, most certain first.", [_fixed(fix) for fix in inside][offset:], offset)
 
 
-def _occurrences(call: Call, error: str, offset: int) -> Page:
-    """Where an error occurred that no session is known to have fixed: as an error, else in any text."""
-    phrases = " ".join(f'"{phrase}"' for phrase in knowledge.phrases_of(error))
+def _met(call: Call, error: str) -> Page:
+    """Where an error without a known fix came up in this repository."""
     narrowed = filters_of(call, False, {})
-    if not phrases or narrowed is None:
-        return Page(_NO_FIX, [], offset)
-    for only, how in (("is:error ", "met it"), ("", "mention it")):
-        answer = call.memory.answer(
-            f"{only}{phrases}", narrowed, limit=3, offset=offset, matches=1, context=2, exclude=call.running
-        )
-        if hits := [hit for hit in answer.hits if not hit.missing]:
-            total = _total(answer, offset)
-            lead = f"No fix of this error is known, but {plural(total, 'earlier session')} {how}. {_HOW_TO_READ}"
-            return Page(lead, [_hit(call, hit) for hit in hits], offset, total)
-    return Page(_NO_FIX, [], offset)
+    if narrowed is None:
+        return Page(_NO_FIX, [])
+    exchanges = call.memory.knowledge.discussions(error, narrowed, limit=3, is_error=True, exclude=call.running)
+    lead = f"{_NO_FIX} It, or one like it, came up in:" if exchanges else _NO_FIX
+    return Page(lead, list(map(discussed, exchanges)))
 
 
 def _fixed(fix: "Fix") -> Recalled:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
     from recollect.recall.brief import renew_briefs, write_briefs
     from recollect.recall.diffs import EditDiff, SessionDiff, patch_of, session_diff
+    from recollect.recall.discussions import Discussion, find_discussions
     from recollect.recall.edits import absolute
     from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files

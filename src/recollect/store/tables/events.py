@@ -13,9 +13,11 @@ from recollect.kinds import (
     FILES_LANE,
     HISTORY_LANE,
     HUMAN_INTERVENTION,
+    KIND_FAMILY,
     LIFECYCLE,
     QUEUE_ONLY,
     STAND_IN_LANE,
+    TOOL_CALL,
     USER_MSG,
     SessionKey,
 )
@@ -205,6 +207,11 @@ class EventHeaders:
         )
         return {row[0]: EventHeader(*row) for row in rows}
 
+    def by_uid(self, uids: Collection[str]) -> dict[str, EventHeader]:
+        """Events by their uids, those that are held."""
+        found = self._chosen("event_uid IN (SELECT unhex(value) FROM json_each(?))", (json_list(uids),))
+        return {event.event_uid.hex(): event for event in found}
+
     def keys(self, streams: Collection[int]) -> dict[int, SessionKey]:
         """Agent and native id of sessions, by their number in this store."""
         rows = self._database.rows(
@@ -316,6 +323,39 @@ class EventHeaders:
             (event.stream, event.lane, USER_MSG, event.position, event.event_uid),
         )
         return EventHeader(*rows[0]) if rows else None
+
+    def next_request(self, event: EventHeader) -> EventHeader | None:
+        """What the user said next after an event in its lane."""
+        found = self._chosen(
+            "stream = ? AND lane = ? AND position > ? AND kind = ? ORDER BY position LIMIT 1",
+            (event.stream, event.lane, event.position, USER_MSG),
+        )
+        return found[0] if found else None
+
+    def answer_to(self, event: EventHeader, *, is_last: bool) -> EventHeader | None:
+        """What the agent said next after an event, or last, before the following request."""
+        following = self.next_request(event)
+        found = self._chosen(
+            "stream = ? AND lane = ? AND position > ? AND position < ? AND kind IN (?, ?)"
+            f" ORDER BY position {'DESC' if is_last else 'ASC'} LIMIT 1",
+            (
+                event.stream,
+                event.lane,
+                event.position,
+                following.position if following else 2**62,
+                ASSISTANT_MSG,
+                COMPLETION,
+            ),
+        )
+        return found[0] if found else None
+
+    def calls_after(self, event: EventHeader, count: int) -> list[EventHeader]:
+        """The agent's next calls after an event in its lane."""
+        kinds = ", ".join(map(repr, KIND_FAMILY[TOOL_CALL]))
+        return self._chosen(
+            f"stream = ? AND lane = ? AND position > ? AND kind IN ({kinds}) ORDER BY position LIMIT ?",
+            (event.stream, event.lane, event.position, count),
+        )
 
     def results(self, calls: Collection[EventHeader]) -> dict[int, list[EventHeader]]:
         """What came of calls of one session, by call: the other events with its call id, in the order of payloads."""

@@ -1,0 +1,146 @@
+"""What was said about a topic: the exchanges that discussed it, for where no decision or fix is on record."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from recollect.clock import AsDatetime
+from recollect.distill import one_line, sentences
+from recollect.kinds import ASSISTANT_MSG, COMPLETION, DECISION, ERROR, HUMAN_INTERVENTION, TOOL_RESULT, USER_MSG
+from recollect.recall.answers import Match, SessionHit
+from recollect.recall.filters import Filters
+from recollect.recall.lookup import Options, search
+from recollect.recall.snippets import Texts, folded
+from recollect.recall.words import meaningful
+from recollect.store import EventHeader, Store
+from recollect.text import cut_short
+
+_BY_USER = (USER_MSG, DECISION, HUMAN_INTERVENTION)
+_BY_AGENT = (ASSISTANT_MSG, COMPLETION)
+_PRINTED = (ERROR, TOOL_RESULT)
+_SESSIONS, _MATCHES = 8, 8  # among which the best exchanges are sought
+_PASSAGE_CHARS, _REPLY_CHARS = 420, 160
+_NEXT_STEPS = 3
+_MOST_WORDS = 8  # of a topic; a match names no more
+_LEAST_OF_TOPIC, _LEAST_OF_ERROR = 0.5, 0.75  # of the words
+_END_CHARS = 240  # of an answer, in which it may ask something
+_WORD = re.compile(r"[^\W_][\w./*-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Discussion:
+    """An exchange that discussed a topic: what the user and the agent said, each where it comes nearest to the topic.
+
+    `reply` is what the user said to a question or an offer at the end; `next_steps` are the calls that followed where
+    the topic was printed, as an error is. `seq` and `event_uid` are of the event that
+    matches best: `recollect show SESSION --at SEQ` opens it.
+    """
+
+    session_uid: str
+    agent: str
+    repo: str | None
+    title: str | None
+    at: str | None
+    request: str | None
+    answer: str | None
+    reply: str | None
+    next_steps: tuple[str, ...]
+    seq: int
+    event_uid: str
+    score: float
+
+    discussed = AsDatetime("at")
+
+
+def find_discussions(
+    store: Store, topic: str, filters: Filters, limit: int, *, exclude: Collection[str] = (), is_error: bool = False
+) -> list[Discussion]:
+    """The exchanges that discussed a topic, the best match first; of an error also those in which it was printed."""
+    kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
+    words = _WORD.findall(topic)[:_MOST_WORDS]
+    query = " ".join([*words, *(f"kind:{kind}" for kind in kinds)])
+    least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(meaningful(list(map(folded, words))))
+    options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
+    hits = search(store, query, options).hits
+    matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
+    if not is_error:  # of an error, sessions that have it as it was typed come first
+        matches.sort(key=lambda one: -one[0].score)
+    events = store.event_headers.by_uid([match.event_uid for match, _ in matches])
+    exchanges: dict[tuple[str, str], list[tuple[Match, SessionHit]]] = {}
+    for match, hit in matches:
+        event = events.get(match.event_uid)  # an evicted session has none any more
+        request = event if event is None or event.kind == USER_MSG else store.event_headers.request_of(event)
+        exchanges.setdefault((match.session_uid, request.summary if request else ""), []).append((match, hit))
+    near = [exchange for exchange in exchanges.values() if _count_words(exchange) >= least]
+    passages = _Passages(store)
+    return [_discussion(passages, events, exchange) for exchange in near[:limit]]
+
+
+def _count_words(exchange: Sequence[tuple[Match, SessionHit]]) -> int:
+    """How many words of the topic an exchange has."""
+    return len({word for match, _ in exchange for word in match.words})
+
+
+def _discussion(
+    passages: "_Passages", events: Mapping[str, EventHeader], exchange: Sequence[tuple[Match, SessionHit]]
+) -> Discussion:
+    best, hit = exchange[0]
+    request = answer = reply = None
+    steps: list[EventHeader] = []
+    for match, _ in exchange:
+        if match.kind in _BY_USER:
+            request = request or passages.nearest(events.get(match.event_uid), match.words)
+        elif match.kind in _BY_AGENT:
+            answer = answer or passages.nearest(events.get(match.event_uid), match.words)
+    if event := events.get(best.event_uid):
+        headers = passages.store.event_headers
+        request = request or passages.nearest(headers.request_of(event), best.words)
+        answer = answer or passages.nearest(headers.answer_to(event, is_last=best.kind in _BY_USER), best.words)
+        if best.kind in _PRINTED:
+            steps = headers.calls_after(event, _NEXT_STEPS)
+        if "?" in passages.text(headers.answer_to(event, is_last=True) or event)[-_END_CHARS:]:
+            reply = cut_short(one_line(passages.text(headers.next_request(event))), _REPLY_CHARS)
+    return Discussion(
+        session_uid=best.session_uid,
+        agent=hit.agent,
+        repo=hit.repo,
+        title=hit.title,
+        at=best.ts or hit.started_at,
+        request=request,
+        answer=answer or (None if event else best.snippet),
+        reply=reply or None,
+        next_steps=tuple(dict.fromkeys(cut_short(step.summary, _REPLY_CHARS) for step in steps)),
+        seq=best.seq,
+        event_uid=best.event_uid,
+        score=round(best.score, 2),
+    )
+
+
+class _Passages:
+    """Reads what events say, and the part of it that is nearest to a topic."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._texts = Texts(store)
+
+    def text(self, event: EventHeader | None) -> str:
+        if event is None:
+            return ""
+        self._texts.read([event.id])
+        return self._texts[event.id] if event.id in self._texts else ""  # noqa: SIM401 - it has no `get`
+
+    def nearest(self, event: EventHeader | None, words: Collection[str]) -> str:
+        """Neighbouring sentences that have most of the words, above all the rarest; the beginning if none has any."""
+        pieces = [piece for piece in sentences(self.text(event)) if not piece.startswith("```")]
+        present = [{word for word in words if word in folded(piece)} for piece in pieces]
+        counts = Counter(word for found in present for word in found)
+        best, best_weight = pieces, 0.0
+        for start in range(len(pieces)):
+            end, chars = start + 1, len(pieces[start])
+            while end < len(pieces) and (chars := chars + len(pieces[end])) <= _PASSAGE_CHARS:
+                end += 1
+            weight = sum(1 / counts[word] for word in set().union(*present[start:end]))
+            if present[start] and weight > best_weight:
+                best, best_weight = pieces[start:end], weight
+        return cut_short(one_line(" ".join(best)).replace("**", ""), _PASSAGE_CHARS)
