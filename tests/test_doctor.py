@@ -1,6 +1,8 @@
 """Doctor says what stands in the way, and the exact thing to do about it."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -120,24 +122,15 @@ def test_a_damaged_database_is_a_problem_and_doctor_goes_on(store: Path, home: H
     assert any(finding.level == "problem" and finding.advice for finding in found)
 
 
-def test_a_pack_that_is_cut_off_is_a_problem(store: Path, home: Home) -> None:
+@pytest.mark.parametrize(
+    "harm", [lambda pack: os.truncate(pack, 100), lambda pack: pack.unlink(), lambda pack: _damage(pack, 5000)]
+)
+def test_a_pack_that_is_cut_off_missing_or_flipped_is_a_problem(
+    store: Path, home: Home, harm: Callable[[Path], None]
+) -> None:
     (pack,) = store.rglob("*.pack")
-    with pack.open("r+b") as file:
-        file.truncate(100)
 
-    assert any(finding.level == "problem" for finding in findings(store, home, "store"))
-
-
-def test_a_missing_pack_is_a_problem(store: Path, home: Home) -> None:
-    (pack,) = store.rglob("*.pack")
-    pack.unlink()
-
-    assert any(finding.level == "problem" for finding in findings(store, home, "store"))
-
-
-def test_a_flipped_byte_in_a_pack_is_a_problem(store: Path, home: Home) -> None:
-    (pack,) = store.rglob("*.pack")
-    _damage(pack, 5000)
+    harm(pack)
 
     assert any(finding.level == "problem" for finding in findings(store, home, "store"))
 

@@ -307,14 +307,6 @@ def test_every_fault_of_a_write_ahead_log_is_noticed(
 
 
 @pytest.mark.parametrize("name", DATABASES)
-def test_a_lost_index_of_a_log_is_no_problem(store: Path, home: Home, tmp_path: Path, name: str) -> None:
-    crashed = _crashed(store, tmp_path / "crashed")
-    (crashed / f"{name}-shm").unlink()
-
-    assert problems(crashed, home) == []
-
-
-@pytest.mark.parametrize("name", DATABASES)
 def test_an_old_file_put_back_is_noticed_and_stays_so(store: Path, home: Home, name: str) -> None:
     old = (store / name).read_bytes()
     home.append("small", *(event("small", number) for number in range(6, 40)))

@@ -24,7 +24,7 @@ from tests.store.rows import noise
 
 SESSIONS = 6
 EVENTS = 20  # of each session, in one frame
-PAGES_TRIED = 8
+PAGES_TRIED = 12
 
 
 @pytest.fixture

@@ -247,14 +247,23 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
         importer.put(progress)
     except INVALID as error:
         raise BadBackup(f"Invalid content: {path}", hint) from error
-    is_settled = _settle(store, settings, progress)
+    try:
+        sweep(store, settings._replace(roots={}), progress)  # without sources it just makes the rows of new sessions
+        is_settled = True
+    except Busy:
+        is_settled = False
+    rows = store.sessions.find(SessionFilter()) if is_settled else ()
+    hashes = {key: session.content_hash for key, session in sessions.items()}
     return ImportReport(
         path=str(path),
         sessions=len(sessions),
         sessions_new=store.sessions.count() - before,
         events=sum(session.events for session in sessions.values()),
         events_new=importer.events_new,
-        different=_count_different(store, sessions) if is_settled else 0,
+        different=sum(
+            row.content_hash != hashes.get(SessionKey(row.agent, row.native_session_id), row.content_hash)
+            for row in rows
+        ),
         forgotten=sum(importer.tombstones.hold(*key) for key in sessions),
         excluded=len(importer.excluded),
         is_settled=is_settled,
@@ -301,17 +310,3 @@ def _excluded(store: Store, settings: Settings, sessions: Sessions) -> set[Sessi
     }:
         excluded |= more
     return excluded
-
-
-def _settle(store: Store, settings: Settings, progress: Progress) -> bool:
-    """Make the rows of new sessions: a sweep without sources does just that."""
-    try:
-        sweep(store, settings._replace(roots={}), progress)
-    except Busy:
-        return False
-    return True
-
-
-def _count_different(store: Store, sessions: Sessions) -> int:
-    hashes = {(row.agent, row.native_session_id): row.content_hash for row in store.sessions.find(SessionFilter())}
-    return sum(key in hashes and hashes[key] != session.content_hash for key, session in sessions.items())

@@ -88,7 +88,7 @@ def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
     kind = "Type=simple\nRestart=on-failure\nRestartSec=30" if is_watch else "Type=oneshot"
     service = (
         f"[Unit]\nDescription=Read new agent sessions (Recollect)\n\n[Service]\n{kind}\nNice=10\n"
-        f"{settings}ExecStart={' '.join(map(_unit_word, command))}\n"
+        f"{settings}ExecStart={' '.join(_unit_text(word.replace('$', '$$')) for word in command)}\n"
         f"StandardOutput=truncate:{str(host.log_path).replace('%', '%%')}\nStandardError=inherit\n"
     )
     timer = (
@@ -112,11 +112,6 @@ def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
 def _unit_text(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
-
-
-def _unit_word(text: str) -> str:
-    """A word of a command, in which variables would be put in."""
-    return _unit_text(text.replace("$", "$$"))
 
 
 def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:

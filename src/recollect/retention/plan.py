@@ -55,7 +55,6 @@ class Plan:
     """What is dropped, in order. `analyze_first`: over the hard cap, with only unanalysed sessions left."""
 
     evictions: list[Eviction] = field(default_factory=list)
-    bytes_before: int = 0
     bytes_after: int = 0
     analyze_first: bool = False
 
@@ -118,17 +117,17 @@ def plan(
         planning.take([session for session in _spare(held, limits) if session.active_ms < horizon], AGE, None)
     planning.take(_spare(held, limits), SOFT_CAP, limits.raw_soft_cap)
     if planning.bytes <= limits.raw_hard_cap:
-        return planning.finish(raw_bytes)
+        return planning.finish()
     fresh = [session for session in held if session.analyzed_ms is None]
     if fresh and not is_all_analyzed:
-        return planning.finish(raw_bytes, analyze_first=True)
+        return planning.finish(analyze_first=True)
     # A fork's base can be read again, a last copy cannot.
     by_loss = sorted(_analyzed(held), key=lambda session: (session.is_last_copy, session.has_forks))
     planning.take(by_loss, HARD_CAP, limits.raw_hard_cap)
     planning.take(
         sorted(fresh, key=lambda session: (session.active_ms, session.session_uid)), UNANALYSED, limits.raw_hard_cap
     )
-    return planning.finish(raw_bytes)
+    return planning.finish()
 
 
 def horizon_ms(limits: Limits, now_ms: int) -> int:
@@ -184,5 +183,5 @@ class _Planning:
                 self._taken[session.session_uid] = Eviction(session, LAST_COPY if is_loss else reason)
                 self.bytes = max(0, self.bytes - session.bytes)
 
-    def finish(self, raw_bytes: int, *, analyze_first: bool = False) -> Plan:
-        return Plan(list(self._taken.values()), raw_bytes, self.bytes, analyze_first)
+    def finish(self, *, analyze_first: bool = False) -> Plan:
+        return Plan(list(self._taken.values()), self.bytes, analyze_first)

@@ -88,7 +88,10 @@ class Ledger:
         """Replace the data of records where `change` returns other data; return whether any changed."""
         with self._writing():
             lines = list(self._lines())
-            updated = [_updated(line, change) for line in lines]
+            updated = list(lines)
+            for number, record in enumerate(map(_parse, lines)):
+                if record is not None and (data := change(record)) not in (None, record.data):
+                    updated[number] = _line(record._replace(data=data))
             if updated != lines:
                 replace_file(self.path, b"".join(updated))
         return updated != lines
@@ -122,14 +125,6 @@ def _parse(line: bytes) -> LedgerRecord | None:
     record = orjson.loads(body + b"}")
     at_ms = as_ms(record["at"])
     return LedgerRecord(record["kind"], at_ms, record["data"])
-
-
-def _updated(line: bytes, change: Callable[[LedgerRecord], dict[str, Any] | None]) -> bytes:
-    record = _parse(line)
-    if record is None:
-        return line
-    data = change(record)
-    return line if data is None or data == record.data else _line(record._replace(data=data))
 
 
 def _checksum(body: bytes) -> bytes:

@@ -64,7 +64,10 @@ def _finish(folder: Path) -> Path | None:
     aside = folder / note["aside"]
     for name in (*_PARTS, *note["parts"]):
         if (ready / name).exists() or name not in note["parts"]:  # else the new one is in place already
-            _set_aside(folder, aside, name)
+            for old in (folder / name, *(folder / (name + side) for side in _SIDE_FILES)):
+                if old.exists():
+                    aside.mkdir(mode=0o700, exist_ok=True)
+                    old.rename(aside / old.name)
         if (ready / name).exists():
             (ready / name).rename(folder / name)
     (folder / high_water.MARK_NAME).unlink(missing_ok=True)
@@ -72,10 +75,3 @@ def _finish(folder: Path) -> Path | None:
     (ready / _NOTE).unlink()
     ready.rmdir()
     return aside if aside.exists() else None
-
-
-def _set_aside(folder: Path, aside: Path, name: str) -> None:
-    for old in (folder / name, *(folder / (name + side) for side in _SIDE_FILES)):
-        if old.exists():
-            aside.mkdir(mode=0o700, exist_ok=True)
-            old.rename(aside / old.name)

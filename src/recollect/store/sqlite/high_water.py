@@ -62,10 +62,6 @@ def last_commit(connection: apsw.Connection) -> Commit:
     return Commit(number, token)
 
 
-def _last_path(database: Path) -> Path:
-    return Path(f"{database}{LAST_SUFFIX}")
-
-
 @cache
 def _boot() -> str | None:
     try:
@@ -76,7 +72,7 @@ def _boot() -> str | None:
 
 def behind_last(database: Path, connection: apsw.Connection) -> str | None:
     """Describe commits since the machine's start that are not in the database; None if all are."""
-    noted = _read(_last_path(database))
+    noted = _read(database.with_name(f"{database.name}{LAST_SUFFIX}"))
     if not noted or noted.get("boot") is None or noted["boot"] != _boot():
         return None
     now = last_commit(connection)
@@ -145,7 +141,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 def forget_history(folder: Path, names: Sequence[str]) -> None:
     """Remove the notes about databases that were replaced on purpose."""
     for name in names:
-        _last_path(folder / name).unlink(missing_ok=True)
+        (folder / f"{name}{LAST_SUFFIX}").unlink(missing_ok=True)
     kept = {name: mark for name, mark in read_mark(folder).items() if name not in names}
     if kept:
         write_mark(folder, kept)

@@ -104,7 +104,7 @@ _PLAIN = [field.name for field in fields(FactRow)][:-2]  # all but the documents
 _COLUMNS = ", ".join(f"f.{name}" for name in (*_PLAIN, "details", "evidence"))
 _plain_of = attrgetter(*_PLAIN)
 _SELECT = (
-    f'SELECT {_COLUMNS}, f.recorded_ms, s.session_uid, s.agent, s.repo, s.cwd, s."group", v.verdict FROM {{source}}'
+    f'SELECT {_COLUMNS}, f.recorded_ms, s.session_uid, s.agent, s.repo, s.cwd, s."group", v.verdict FROM facts f'
     " CROSS JOIN digests d ON d.id = f.digest"
     " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
     " LEFT JOIN verdicts v ON v.fact_uid = f.fact_uid"
@@ -123,12 +123,12 @@ class FactTable:
         """What is known of one subject, the oldest first; rejected facts are left out."""
         marks = ", ".join("?" * len(predicates))
         where = f" WHERE f.subject_kind = ? AND f.subject = ? AND f.predicate IN ({marks}) AND {_NOT_REJECTED}"
-        return self._facts("facts f", where + _ORDER, (kind, subject, *predicates))
+        return self._facts(where + _ORDER, (kind, subject, *predicates))
 
     def pointing_at(self, kind: str, name: str, predicate: str) -> list[StoredFact]:
         """Facts with this object, the oldest first; rejected ones are left out."""
         where = f" WHERE f.object_kind = ? AND f.object = ? AND f.predicate = ? AND {_NOT_REJECTED}{_ORDER}"
-        return self._facts("facts f", where, (kind, name, predicate))
+        return self._facts(where, (kind, name, predicate))
 
     def errors_showing(self, lines: Sequence[str]) -> list[str]:
         """The errors that were fixed and had most of these lines in their output, at least one."""
@@ -162,7 +162,7 @@ class FactTable:
         if words is not None:
             tests.append("f.digest IN (SELECT rowid FROM fact_text WHERE fact_text MATCH ?)")
             bindings.append(words)
-        return self._facts("facts f", f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
+        return self._facts(f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
 
     def moment_of(self, place: int, predicates: Sequence[str], sessions: HeaderFilter) -> int | None:
         """When the fact at this place of such facts began, the newest first; None if they are fewer.
@@ -183,7 +183,7 @@ class FactTable:
 
     def find(self, uid: str) -> list[StoredFact]:
         """Facts whose id begins so, rejected ones too."""
-        return self._facts("facts f", " WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))
+        return self._facts(" WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))
 
     def naming(self, name: str) -> list[StoredFact]:
         """Facts that have this as their subject or object, or as the end of it after a slash; commits by longer ids."""
@@ -192,25 +192,21 @@ class FactTable:
             f" OR f.object LIKE '%/' || ?1 OR (f.object_kind = 'commit' AND ?1 LIKE f.object || '%'))"
             f" AND {_NOT_REJECTED}"
         )
-        return self._facts("facts f", where + _ORDER, (name,))
+        return self._facts(where + _ORDER, (name,))
 
     def edits_of(self, name: str) -> list[StoredFact]:
         """Facts on who edited files with this last name, the oldest first."""
         where = (
             " WHERE f.predicate = 'touches' AND f.object_kind = 'file' AND (f.object = ?1 OR f.object LIKE '%/' || ?1)"
         )
-        return self._facts("facts f", where + _ORDER, (name,))
+        return self._facts(where + _ORDER, (name,))
 
-    def _facts(self, source: str, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
-        rows = self._database.rows(_SELECT.format(source=source) + rest, bindings)
-        return [_stored(row) for row in rows]
-
-
-def _stored(row: Sequence[Any]) -> StoredFact:
-    values = list(row)
-    for place in (len(_PLAIN), len(_PLAIN) + 1):
-        values[place] = orjson.loads(values[place])
-    return StoredFact(*values)
+    def _facts(self, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
+        documents = (len(_PLAIN), len(_PLAIN) + 1)
+        return [
+            StoredFact(*[orjson.loads(value) if place in documents else value for place, value in enumerate(row)])
+            for row in self._database.rows(_SELECT + rest, bindings)
+        ]
 
 
 def put_facts(connection: apsw.Connection, facts: Iterable[tuple[int, Sequence[FactRow]]], at_ms: int) -> None:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +42,7 @@ class Texts:
     def __init__(self, cache: Database, memory: Database) -> None:
         self._cache = cache
         self._memory = memory
+        self._statements: dict[tuple[Role, ...], list[tuple[Database, str]]] = {}  # made once: there are many sessions
 
     def of_session(self, key: SessionKey) -> Iterator[str]:
         """All that is held of a session beside its payloads: of its events, row, digest and so on."""
@@ -54,10 +54,12 @@ class Texts:
         yield from self._texts(key, Role.IDENTIFIER)
 
     def _texts(self, key: SessionKey, *roles: Role) -> Iterator[str]:
-        for database in (self._cache, self._memory):
-            for sql in _statements(database.path.name, roles):
-                for (text,) in database.iter_rows(sql, key):
-                    yield text
+        if roles not in self._statements:
+            databases = (self._cache, self._memory)
+            self._statements[roles] = [(base, sql) for base in databases for sql in _statements(base, roles)]
+        for database, sql in self._statements[roles]:
+            for (text,) in database.iter_rows(sql, key):
+                yield text
 
     def of_sources(self) -> Iterator[tuple[int, str]]:
         """Paths of the agents' files, and what tables hold of files rather than of sessions; each with its file."""
@@ -87,12 +89,11 @@ class Texts:
         return (UnreadLine(*row) for row in rows)
 
 
-@cache
-def _statements(database: str, roles: tuple[Role, ...]) -> list[str]:
+def _statements(database: Database, roles: tuple[Role, ...]) -> list[str]:
     """What selects a session's columns of these roles, table by table."""
     return [
         f"SELECT concat_ws(' ', {', '.join(names)}) FROM {table.name} WHERE {table.owner.of_session}"
-        for table in declared(database)
+        for table in declared(database.path.name)
         if table.owner is not None and table.is_of_session and (names := table.names(*roles))
     ]
 
