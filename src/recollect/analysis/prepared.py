@@ -70,7 +70,7 @@ def prepare(
 
 
 def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
-    """Have hooks know what the settings say about them."""
+    """Pass the settings of hooks on to them."""
     path = Path(switches_path(str(folder)))
     text = json.dumps(dict(hooks))
     if hooks == HOOK_DEFAULTS:
@@ -80,7 +80,7 @@ def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> N
 
 
 def renew_brief(store: Store, repo: str) -> None:
-    """Have the next session in a repository hear of what the user just said; a later sweep does it otherwise."""
+    """Put what the user just recorded into the brief of a repository, without waiting for the next sweep."""
     with suppress(OSError):
         if (store.folder / PREPARED_NAME).exists():
             renew_briefs(store, [repo], partial(_decided, store))
@@ -152,7 +152,7 @@ def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
 
 
 def _surest(fixes: Sequence[Fix]) -> dict[str, Any] | None:
-    """What hooks say of the surest of these fixes; nothing if none is sure enough."""
+    """The surest of these fixes, as hooks need it; None if none is sure enough."""
     sure = [fix for fix in fixes if fix.confidence >= LEAST_CONFIDENCE]
     if not sure:
         return None

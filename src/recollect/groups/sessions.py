@@ -42,7 +42,7 @@ def written_seconds(session: Session) -> float | None:
 def active_of(
     sessions: Iterable[Session], live: Mapping[str, tuple[int, str]], is_answered: Callable[[Session], bool]
 ) -> list[ActiveSession]:
-    """Which of these run; `live` has process and state by native id, where the agent tells them."""
+    """Which of these run; `live` has process and state by native id, where the agent reports them."""
     active = []
     for session in sessions:
         seconds, (pid, state) = written_seconds(session), live.get(session.native_session_id, (None, None))
@@ -139,7 +139,7 @@ class GroupSessions:
         return list(map(_bookmark, self._store.groups.bookmarks(self.group)))
 
     def find(self, name: str) -> Bookmark | None:
-        """The bookmark with this number or name, whatever its case; None if there is none like that.
+        """The bookmark with this number or name, in any case; None if there is none.
 
         Raises Ambiguous if several have the name.
         """

@@ -1,4 +1,4 @@
-"""What each event of an agent is answered with."""
+"""The answer to each event of an agent."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _COMPACTED = (
 
 
 def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
-    """The JSON that the agent gets; None if nothing is to be said."""
+    """The JSON that the agent gets; None if there is nothing to add."""
     if not event.session or not os.path.isdir(store_folder):
         return None
     if event.name == CHECK:
@@ -92,12 +92,12 @@ def _start(event: HookEvent, store_folder: str) -> str:
 
 
 def claim_brief(store_folder: str) -> bool:
-    """Whether the brief was not given yet to the agent that started this process, by whatever means."""
+    """Whether the agent that started this process has not got the brief yet, from any hook or server."""
     return claims.claim(store_folder, "brief", claims.agent_process())
 
 
 def mark_answering(store_folder: str, agent: str) -> None:
-    """Note that this agent runs our hook at its start, so that no server need say the same."""
+    """Note that this agent runs our hook at its start, so that no server repeats the brief."""
     if not is_answering(store_folder, agent):
         os.makedirs(f"{store_folder}/answering", 0o700, exist_ok=True)
         os.close(os.open(f"{store_folder}/answering/{agent}", os.O_CREAT | os.O_WRONLY, 0o600))

@@ -11,7 +11,7 @@ _LEAD = "Recollect: this error has occurred before."
 
 
 def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str]:
-    """The error's fingerprint and what to tell the agent about it; empty if nothing is certain."""
+    """The error's fingerprint and the text to add about it; empty if nothing is certain."""
     signature = "" if is_in_group() else signature_of(error_text)
     if not signature:
         return "", ""

@@ -125,7 +125,7 @@ def _window(call: Call, session: "Session", at: str, context: int) -> "list[Tran
 
 
 def _text(item: "TranscriptItem") -> str:
-    """What an event says: of an edit what it changed, of any other its content."""
+    """The content of an event; of an edit, what it changed."""
     patch = recall.patch_of(item.session, item.payload) if item.event.kind == EDIT else ""
     return patch or payload_text(item.event.kind, item.payload) or item.event.summary
 
@@ -146,7 +146,7 @@ def _whole(item: "TranscriptItem") -> list[Recalled]:
 
 
 def _pieces(text: str) -> list[str]:
-    """A text in pieces that fit into an answer each, whatever its letters take."""
+    """A text in pieces, each small enough for an answer in bytes."""
     data = text.encode("utf-8", "replace")
     starts = range(0, max(len(data), 1), _PIECE_BYTES)
     return [data[start : start + _PIECE_BYTES].decode("utf-8", "ignore") for start in starts]
