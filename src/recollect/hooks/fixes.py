@@ -7,7 +7,7 @@ from recollect.knowledge import signature_of
 from recollect.recall import fixes_path
 
 _MOST_BYTES = 3_000
-_LEAD = "Recollect: this error has occurred before."
+_LEAD = "Recollect: this error has occurred before; `recall_error` shows more."
 
 
 def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str]:

@@ -291,9 +291,10 @@ def _fixed(fix: "Fix") -> Recalled:
 
 def session_brief(call: Call) -> Page:
     """The brief that a session starting here gets."""
-    is_open = call.scope.group is None  # briefs are made of everybody's sessions
-    brief = read_brief(str(call.memory.settings.folder), str(call.scope.folder)) if is_open else ""
-    return Page(brief or "Nothing is open here, and no session has ended here yet.", [])
+    if call.scope.group is not None:  # briefs are made of everybody's sessions
+        return Page("A group has no brief; `session_search` without a query lists its latest sessions.", [])
+    brief = read_brief(str(call.memory.settings.folder), str(call.scope.folder))
+    return Page(brief or "Nothing is known about earlier sessions in this folder.", [])
 
 
 def latest_sessions(call: Call, limit: int) -> Iterator[tuple[str, str]]:
