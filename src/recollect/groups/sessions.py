@@ -94,7 +94,8 @@ class GroupSessions:
 
     def set(self, session_uid: str, last_uuid: str | None = None) -> None:
         """Make a session the active one."""
-        self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, self._key())
+        pointer = self._store.groups.pointer(self.group)
+        self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, pointer and pointer.session)
 
     def move(self, was: str | None, session_uid: str, last_uuid: str | None) -> bool:
         """Make a session the active one if `was` still is, and return whether: somebody may have cleared it."""
@@ -195,10 +196,6 @@ class GroupSessions:
     def _kept(self, bookmark: BookmarkRow) -> Bookmark:
         rows = self._store.groups.bookmarks(self.group)
         return _bookmark(next(row for row in rows if row.session == bookmark.session))
-
-    def _key(self) -> SessionKey | None:
-        pointer = self._store.groups.pointer(self.group)
-        return pointer.session if pointer else None
 
 
 def key_of(session_uid: str) -> SessionKey:

@@ -39,7 +39,10 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
         return _added(event, store_folder, *_reminder(event, store_folder))
     if event.failure and is_on(store_folder, FIXES, event.folder):
         return _added(event, store_folder, *_fix(event, store_folder))
-    if event.name in NEWS and event.transcript and _is_first(event, store_folder):
+    if event.name in NEWS and event.transcript:
+        # One event may reach us by a plugin and by settings.
+        if not claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn):
+            return None
         try:
             if event.name == "PreCompact":
                 from recollect.api import rescue  # loads the store and the rules of redaction
@@ -49,11 +52,6 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
             spool.leave(store_folder, event)
             spool.start_sweep(f"{store_folder}/{SWEEP_LOG}")
     return None
-
-
-def _is_first(event: HookEvent, store_folder: str) -> bool:
-    """Whether this call was not made before: one event may reach us by a plugin and by settings."""
-    return claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn)
 
 
 def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
