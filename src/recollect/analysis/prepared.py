@@ -60,9 +60,7 @@ def prepare(
     is_new = not (store.folder / PREPARED_NAME).exists()
     uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
     criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
-    signatures = {
-        fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind in ("error", "problem")
-    }
+    signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
