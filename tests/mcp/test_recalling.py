@@ -149,6 +149,7 @@ def test_a_group_finds_its_own_sessions_and_no_others(place: Path) -> None:
         assert "limited to one" in agent.call("session_search", everywhere=True)
         for answer in (agent.call("get_session", session="walrus-3"), agent.call("session_brief")):
             assert "feed the walrus" not in answer
+        assert agent.call("session_brief").startswith("A group has no brief")
         assert "walrus" not in agent.ask("initialize")["result"]["instructions"]
         assert [item["name"] for item in agent.ask("resources/list")["result"]["resources"]] == ["scripted:elsewhere"]
 

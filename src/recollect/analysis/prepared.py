@@ -60,9 +60,7 @@ def prepare(
     is_new = not (store.folder / PREPARED_NAME).exists()
     uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
     criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
-    signatures = {
-        fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind in ("error", "problem")
-    }
+    signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
@@ -70,7 +68,7 @@ def prepare(
 
 
 def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
-    """Have hooks know what the settings say about them."""
+    """Pass the settings of hooks on to them."""
     path = Path(switches_path(str(folder)))
     text = json.dumps(dict(hooks))
     if hooks == HOOK_DEFAULTS:
@@ -80,7 +78,7 @@ def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> N
 
 
 def renew_brief(store: Store, repo: str) -> None:
-    """Have the next session in a repository hear of what the user just said; a later sweep does it otherwise."""
+    """Put what the user just recorded into the brief of a repository, without waiting for the next sweep."""
     with suppress(OSError):
         if (store.folder / PREPARED_NAME).exists():
             renew_briefs(store, [repo], partial(_decided, store))
@@ -152,7 +150,7 @@ def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
 
 
 def _surest(fixes: Sequence[Fix]) -> dict[str, Any] | None:
-    """What hooks say of the surest of these fixes; nothing if none is sure enough."""
+    """The surest of these fixes, as hooks need it; None if none is sure enough."""
     sure = [fix for fix in fixes if fix.confidence >= LEAST_CONFIDENCE]
     if not sure:
         return None

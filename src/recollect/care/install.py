@@ -180,13 +180,13 @@ class Installer:
         record = self._record()
         for agent in list(agents or record):
             files = record[agent]["files"]
-            # Without `after` the installation was killed: whatever changed since is its own doing.
+            # Without `after` the installation was killed, so any change since is its own.
             unchanged = {
                 path for path, state in files.items() if "after" not in state or _hash(Path(path)) == state["after"]
             }
             installer = self._as_recorded(record[agent])
             for words in installer._removal(agent):
-                with suppress(RecollectError):  # an agent that is gone, or was told to remove it by hand
+                with suppress(RecollectError):  # the agent is gone, or the user removed the plugin by hand
                     _run(words)
             for path in installer._own_files(agent):
                 path.unlink(missing_ok=True)

@@ -52,7 +52,7 @@ def hooks_of_agent(agent: str, events: Mapping[str, Fields], server: str | None,
 
 
 def without_our_hooks(hooks: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of hooks without those that an installation added, by whatever version."""
+    """Settings of hooks without those that an installation of any version added."""
     kept = {event: [entry for entry in entries if not _is_ours(entry)] for event, entries in hooks.items()}
     return {event: entries for event, entries in kept.items() if entries}
 
@@ -70,7 +70,7 @@ def write_plugin(
     server_words: Sequence[str],
     variables: Sequence[str],
 ) -> None:
-    """Write the folder anew. `variables` of the environment have to reach the server."""
+    """Write the folder from scratch. `variables` of the environment have to reach the server."""
     shutil.rmtree(folder, ignore_errors=True)
     plugin = folder / PLUGIN
     about = {"name": PLUGIN, "description": _ABOUT}

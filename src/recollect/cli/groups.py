@@ -17,7 +17,6 @@ from recollect.cli.output import confirm, emit, json_option, print_json, reports
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 
 if TYPE_CHECKING:
-    from recollect.api import Forked
     from recollect.groups import Answered, Bookmark, Cleared, Group, Mount
 
 _POLL_SECONDS = 0.2
@@ -209,15 +208,10 @@ def run(
     how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
-        say = (lambda text: None) if as_json else _say
-        report = memory.groups.run(prompt, name, how, say=say)
+        report = memory.groups.run(prompt, name, how, say=lambda text: None if as_json else click.echo(printable(text)))
     emit(report, as_json, lambda report: [])
     if not as_json:
         click.echo(grey(f"# {report.session_uid}"), err=True)
-
-
-def _say(text: str) -> None:
-    click.echo(printable(text))
 
 
 @click.command()
@@ -241,11 +235,8 @@ def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
         if at is not None:
             confirm("Write a new session file beside this one?", "write a session file", yes)
         forked = memory.groups.fork(chosen, at)
-    emit(forked, as_json, lambda forked: _fork_lines(forked, chosen.cwd))
-
-
-def _fork_lines(forked: "Forked", folder: str | None) -> Iterator[str]:
-    yield f"cd {shlex.quote(folder)} && {forked.command}" if folder else forked.command
+    folder = f"cd {shlex.quote(chosen.cwd)} && " if chosen.cwd else ""
+    emit(forked, as_json, lambda forked: [f"{folder}{forked.command}"])
 
 
 @click.group()

@@ -52,7 +52,7 @@ def mcp(repo: str | None, group: str | None, write_tools: bool, ipc: str | None,
         return
     if http:
         _require_http()
-        serve_http(repo, group, can_write=write_tools, port=port, tell=_tell_address)
+        serve_http(repo, group, can_write=write_tools, port=port, announce=_print_address)
         return
     if port:
         raise UsageError("`--port` needs `--http`")
@@ -66,7 +66,7 @@ def _require_http() -> None:
         raise RecollectError("Serving over HTTP needs the extra `mcp-http`", "pip install 'recollect[mcp-http]'")
 
 
-def _tell_address(address: str, token: str) -> None:
+def _print_address(address: str, token: str) -> None:
     click.echo(f"{address}\nAuthorization: Bearer {token}")
     click.echo(grey("Ctrl-C stops the server"), err=True)
 

@@ -76,7 +76,7 @@ def _attempt_json(attempt: "Attempt") -> dict[str, object]:
 
 
 def _attempt_line(attempt: "Attempt") -> str | None:
-    """What came of a sweep; nothing of one that found nothing, but for the first of everything."""
+    """A line about a sweep; None if it found nothing new."""
     if attempt.error is not None:
         return f"Not swept, will try again: {one_line(attempt.error.message)}"
     report = attempt.report

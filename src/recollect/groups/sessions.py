@@ -42,7 +42,7 @@ def written_seconds(session: Session) -> float | None:
 def active_of(
     sessions: Iterable[Session], live: Mapping[str, tuple[int, str]], is_answered: Callable[[Session], bool]
 ) -> list[ActiveSession]:
-    """Which of these run; `live` has process and state by native id, where the agent tells them."""
+    """Which of these run; `live` has process and state by native id, where the agent reports them."""
     active = []
     for session in sessions:
         seconds, (pid, state) = written_seconds(session), live.get(session.native_session_id, (None, None))
@@ -94,7 +94,8 @@ class GroupSessions:
 
     def set(self, session_uid: str, last_uuid: str | None = None) -> None:
         """Make a session the active one."""
-        self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, self._key())
+        pointer = self._store.groups.pointer(self.group)
+        self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, pointer and pointer.session)
 
     def move(self, was: str | None, session_uid: str, last_uuid: str | None) -> bool:
         """Make a session the active one if `was` still is, and return whether: somebody may have cleared it."""
@@ -139,7 +140,7 @@ class GroupSessions:
         return list(map(_bookmark, self._store.groups.bookmarks(self.group)))
 
     def find(self, name: str) -> Bookmark | None:
-        """The bookmark with this number or name, whatever its case; None if there is none like that.
+        """The bookmark with this number or name, in any case; None if there is none.
 
         Raises Ambiguous if several have the name.
         """
@@ -195,10 +196,6 @@ class GroupSessions:
     def _kept(self, bookmark: BookmarkRow) -> Bookmark:
         rows = self._store.groups.bookmarks(self.group)
         return _bookmark(next(row for row in rows if row.session == bookmark.session))
-
-    def _key(self) -> SessionKey | None:
-        pointer = self._store.groups.pointer(self.group)
-        return pointer.session if pointer else None
 
 
 def key_of(session_uid: str) -> SessionKey:

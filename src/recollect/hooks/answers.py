@@ -1,4 +1,4 @@
-"""What each event of an agent is answered with."""
+"""The answer to each event of an agent."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _COMPACTED = (
 
 
 def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
-    """The JSON that the agent gets; None if nothing is to be said."""
+    """The JSON that the agent gets; None if there is nothing to add."""
     if not event.session or not os.path.isdir(store_folder):
         return None
     if event.name == CHECK:
@@ -39,7 +39,10 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
         return _added(event, store_folder, *_reminder(event, store_folder))
     if event.failure and is_on(store_folder, FIXES, event.folder):
         return _added(event, store_folder, *_fix(event, store_folder))
-    if event.name in NEWS and event.transcript and _is_first(event, store_folder):
+    if event.name in NEWS and event.transcript:
+        # One event may reach us by a plugin and by settings.
+        if not claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn):
+            return None
         try:
             if event.name == "PreCompact":
                 from recollect.api import rescue  # loads the store and the rules of redaction
@@ -49,11 +52,6 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
             spool.leave(store_folder, event)
             spool.start_sweep(f"{store_folder}/{SWEEP_LOG}")
     return None
-
-
-def _is_first(event: HookEvent, store_folder: str) -> bool:
-    """Whether this call was not made before: one event may reach us by a plugin and by settings."""
-    return claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn)
 
 
 def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
@@ -92,12 +90,12 @@ def _start(event: HookEvent, store_folder: str) -> str:
 
 
 def claim_brief(store_folder: str) -> bool:
-    """Whether the brief was not given yet to the agent that started this process, by whatever means."""
+    """Whether the agent that started this process has not got the brief yet, from any hook or server."""
     return claims.claim(store_folder, "brief", claims.agent_process())
 
 
 def mark_answering(store_folder: str, agent: str) -> None:
-    """Note that this agent runs our hook at its start, so that no server need say the same."""
+    """Note that this agent runs our hook at its start, so that no server repeats the brief."""
     if not is_answering(store_folder, agent):
         os.makedirs(f"{store_folder}/answering", 0o700, exist_ok=True)
         os.close(os.open(f"{store_folder}/answering/{agent}", os.O_CREAT | os.O_WRONLY, 0o600))

@@ -1,4 +1,4 @@
-"""Saying something once, however many hooks and servers would. A claim is an empty file; whoever creates it speaks."""
+"""Adding something once, even if several hooks and servers could. A claim is an empty file; its creator goes ahead."""
 
 import os
 import time
@@ -15,7 +15,7 @@ def claim(store_folder: str, *parts: str) -> bool:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileNotFoundError:
-        os.mkdir(folder, 0o700)  # a store that is not there has nothing to tell, and raises
+        os.mkdir(folder, 0o700)  # raises if there is no store
         return claim(store_folder, *parts)
     except FileExistsError:
         return False

@@ -27,7 +27,7 @@ def run() -> None:
 
 
 def _answer(folder: str) -> None:
-    from recollect.hooks.answers import answer  # whatever fails here is noted, too
+    from recollect.hooks.answers import answer  # a failure here is noted, too
     from recollect.hooks.event import HookEvent, hooks_of
 
     payload = json.loads(sys.stdin.buffer.read(_MOST_CHARS))

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 _NICE = 10
 _MOST_TRIES, _PAUSE_S = 120, 0.5  # while another sweep runs
-_OLD_S = 86_400  # of a note that no sweep could take
 
 
 def drain_spool() -> list["SweepReport"]:
-    """Sweep what hooks noted, with little claim to the processor. Does nothing if another process is at it."""
+    """Sweep what hooks noted, at low priority. Does nothing if another process is doing it."""
     if os.getsid(0) == os.getpid():  # started for this alone
         os.nice(_NICE)
     reports = []

@@ -7,11 +7,11 @@ from recollect.knowledge import signature_of
 from recollect.recall import fixes_path
 
 _MOST_BYTES = 3_000
-_LEAD = "Recollect: this error has occurred before."
+_LEAD = "Recollect: this error has occurred before; `recall_error` shows more."
 
 
 def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str]:
-    """The error's fingerprint and what to tell the agent about it; empty if nothing is certain."""
+    """The error's fingerprint and the text to add about it; empty if nothing is certain."""
     signature = "" if is_in_group() else signature_of(error_text)
     if not signature:
         return "", ""

@@ -26,7 +26,7 @@ def note_failure(store_folder: str) -> None:
 def add(store_folder: str, event: "HookEvent", text: str, error: str, *, is_silent: bool | None) -> None:
     """Add a line, with the fingerprint of the error it is about; a log that grew too large is started over.
 
-    A silent line is what would have been said; None says that no effect was measured then.
+    A silent line holds what was withheld; None means that the effect was not measured then.
     """
     path = f"{store_folder}/{HOOK_LOG_NAME}"
     line = {

@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W_]{3,}")
 
 
 def find_reminder(store_folder: str, event: HookEvent) -> tuple[str, str, str]:
-    """What it is about, the fingerprint of the error a prompt shows, and what to tell the agent; empty for nothing."""
+    """The subject of the reminder, the fingerprint of the error a prompt shows, and the text to add; or empty texts."""
     error = error_in(event.prompt[:_READ_CHARS])
     signature, text = find_fix(store_folder, error, event.session) if error else ("", "")
     if text:
@@ -30,7 +30,7 @@ def find_reminder(store_folder: str, event: HookEvent) -> tuple[str, str, str]:
 
 
 def _asked_before(store_folder: str, event: HookEvent) -> tuple[str, str]:
-    """The session that was asked nearly the same here, and what to tell of it."""
+    """The session here that had nearly the same request, and the text to add about it."""
     words = _words(event.prompt)
     if len(words) < _LEAST_WORDS:
         return "", ""

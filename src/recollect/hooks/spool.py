@@ -36,7 +36,7 @@ def leave(store_folder: str, event: "HookEvent") -> None:
 def start_sweep(log_path: str) -> None:
     """Start one sweep of what is in the spool, detached. One that runs already takes it along.
 
-    It works for no group, whoever starts it: what a group's agent did is stored like all else.
+    It works for no group, even if a group's agent starts it: its sessions are stored like all others.
     """
     variables = {name: value for name, value in environment().items() if name != GROUP_VARIABLE}
     start(("hooks", "sweep"), variables, log_path)

@@ -20,8 +20,8 @@ _USUAL_PORT = 7392
 def serve(repo: str | None = None, group: str | None = None, *, can_write: bool = False) -> None:
     """Answer the agent that started this process until it closes its end.
 
-    `repo` (a folder) and `group` are walls: nothing from outside is ever answered with. With `can_write` it
-    offers the tools that record something.
+    `repo` (a folder) and `group` are walls: no answer has anything from outside. With `can_write`, tools that record
+    something are on.
     """
     _serve(Door(_scope(repo, group), can_write=can_write))
 
@@ -41,15 +41,15 @@ def serve_http(
     *,
     can_write: bool,
     port: int | None,
-    tell: "Callable[[str, str], None]",
+    announce: "Callable[[str, str], None]",
 ) -> None:
-    """The same over HTTP, for clients that cannot start it; `tell` gets its address and its token."""
+    """The same over HTTP, for clients that cannot start it; `announce` gets its address and its token."""
     from recollect.config import store_folder  # few servers answer over HTTP
     from recollect.loopback import bind
     from recollect.mcp.http import HttpDoor, serve_http
 
     with bind(port, _USUAL_PORT) as opened:
-        serve_http(HttpDoor(_scope(repo, group), can_write=can_write), opened, store_folder(), tell)
+        serve_http(HttpDoor(_scope(repo, group), can_write=can_write), opened, store_folder(), announce)
 
 
 def serve_sandbox(ipc: str) -> None:

@@ -1,25 +1,26 @@
-"""What the tools that change something do. Nothing that was recalled is ever carried out: each call names its own."""
+"""The tools that change something. They do only what a call names, never what recalled text asks for."""
 
 from recollect.errors import UsageError
 from recollect.mcp.door import Call, Page
 from recollect.mcp.scope import repos_of, session_of
 from recollect.recall import AGENT, TOOL, USER, Recalled
 
+CLEARED = "Cleared: the next prompt begins a new session. The old one is bookmarked."
+RESUMED = "Resumed: the next prompt continues it."
+
 
 def clear_session(call: Call, name: str) -> Page:
     """Put the group's conversation aside under a name."""
     done = call.memory.groups.clear(name, call.scope.group)
     mark = Recalled(USER, f"bookmark {done.bookmark.id} · {done.bookmark.session_uid}", done.bookmark.name)
-    return Page("Cleared: the next prompt begins a new session. The old one is bookmarked.", [mark])
+    return Page(CLEARED, [mark])
 
 
 def resume_session(call: Call, history_id: str, save_as: str | None = None) -> Page:
     """Make a bookmarked conversation the group's active one."""
     done = call.memory.groups.resume(history_id, call.scope.group, save_as=save_as)
     kept = [Recalled(USER, "the session active before is bookmarked as", done.saved_as)] if done.saved_as else []
-    return Page(
-        "Resumed: the next prompt continues it.", [Recalled(TOOL, f"active: {done.session_uid}", done.name), *kept]
-    )
+    return Page(RESUMED, [Recalled(TOOL, f"active: {done.session_uid}", done.name), *kept])
 
 
 def record_decision(call: Call, decision: str, why: str, topic: str | None = None, evidence: str | None = None) -> Page:

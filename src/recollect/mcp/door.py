@@ -1,8 +1,8 @@
 """What the server offers to an agent: tools, resources, prompts and a few words of introduction.
 
-A door knows where it stands: in which folder it was started, and whether it may look beyond it. It opens the store
-for each call, which takes two milliseconds and always shows what the last sweep stored; to read, unless the tool is
-marked as one that writes.
+A door knows the folder in which it was started, and whether it may look beyond it. It opens the store for each call,
+which takes two milliseconds, so that every answer includes what the last sweep stored. Only tools marked as writing
+open it to write.
 """
 
 import json
@@ -34,7 +34,7 @@ INSTRUCTIONS = (
 
 
 class Scope(NamedTuple):
-    """Where the server was started. With a wall it never answers with anything from elsewhere."""
+    """Where the server was started. With a wall, no answer has anything from elsewhere."""
 
     folder: "Path"
     group: str | None = None
@@ -109,10 +109,10 @@ class Door:
             return f"The store cannot be read ({error.strerror}); `recollect doctor` shows why", True
 
     def hook(self, payload: "Mapping[str, Any]") -> str:
-        """What a hook that calls this server is answered, as JSON. Not listed as a tool, because no model may call it.
+        """The answer to a hook that calls this server, as JSON. Not listed as a tool, because no model may call it.
 
-        Agents ask nobody before they call it, so it takes nothing but an event of theirs, and answers nothing else.
-        Behind a wall nothing is answered; that a session has news is noted as everywhere.
+        Agents call it without permission, so it takes an event and does nothing else. Behind a wall it adds nothing to
+        sessions, but notes their news as everywhere.
         """
         agent = hooks.hooks_of_agent(str(payload.get("agent")))
         if agent is None or (self._scope.has_wall and payload.get("hook_event_name") not in hooks.NEWS):

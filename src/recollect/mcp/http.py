@@ -121,11 +121,11 @@ def read_token(folder: Path) -> str:
     return path.read_text()
 
 
-def serve_http(door: Door, opened: socket.socket, folder: Path, tell: Callable[[str, str], None]) -> None:
-    """Answer until interrupted. `tell` gets the address and the token, once."""
+def serve_http(door: Door, opened: socket.socket, folder: Path, announce: Callable[[str, str], None]) -> None:
+    """Answer until interrupted. `announce` gets the address and the token, once."""
     import uvicorn  # needs the extra
 
     port, token = opened.getsockname()[1], read_token(folder)
     config = uvicorn.Config(App(door, port, token), log_level="warning", access_log=False, lifespan="off")
-    tell(f"http://{HOST}:{port}{PATH}", token)
+    announce(f"http://{HOST}:{port}{PATH}", token)
     uvicorn.Server(config).run(sockets=[opened])

@@ -126,7 +126,7 @@ def _window(call: Call, session: "Session", at: str, context: int) -> "list[Tran
 
 
 def _text(item: "TranscriptItem") -> str:
-    """What an event says: of an edit what it changed, of any other its content."""
+    """The content of an event; of an edit, what it changed."""
     patch = recall.patch_of(item.session, item.payload) if item.event.kind == EDIT else ""
     return patch or payload_text(item.event.kind, item.payload) or item.event.summary
 
@@ -147,7 +147,7 @@ def _whole(item: "TranscriptItem") -> list[Recalled]:
 
 
 def _pieces(text: str) -> list[str]:
-    """A text in pieces that fit into an answer each, whatever its letters take."""
+    """A text in pieces, each small enough for an answer in bytes."""
     data = text.encode("utf-8", "replace")
     starts = range(0, max(len(data), 1), _PIECE_BYTES)
     return [data[start : start + _PIECE_BYTES].decode("utf-8", "ignore") for start in starts]
@@ -285,9 +285,10 @@ def _fixed(fix: "Fix") -> Recalled:
 
 def session_brief(call: Call) -> Page:
     """The brief that a session starting here gets."""
-    is_open = call.scope.group is None  # briefs are made of everybody's sessions
-    brief = read_brief(str(call.memory.settings.folder), str(call.scope.folder)) if is_open else ""
-    return Page(brief or "Nothing is open here, and no session has ended here yet.", [])
+    if call.scope.group is not None:  # briefs are made of everybody's sessions
+        return Page("A group has no brief; `session_search` without a query lists its latest sessions.", [])
+    brief = read_brief(str(call.memory.settings.folder), str(call.scope.folder))
+    return Page(brief or "Nothing is known about earlier sessions in this folder.", [])
 
 
 def latest_sessions(call: Call, limit: int) -> Iterator[tuple[str, str]]:

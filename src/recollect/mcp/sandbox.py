@@ -13,6 +13,7 @@ from typing import Any
 
 from recollect.errors import NotFound, RecollectError
 from recollect.groups import ANSWERS, TASKS, open_shared
+from recollect.mcp.changing import CLEARED, RESUMED
 from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, error_text, shown
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
 from recollect.recall import AGENT, TOOL, USER, Recalled
@@ -73,12 +74,10 @@ class SandboxDoor(Door):
         if name == "session_search":
             return _found(self._ask("search", arguments)["answer"]["hits"])
         if name == "clear_session":
-            done = self._ask("clear", arguments)
-            lead = "Cleared: the next prompt begins a new session. The old one is bookmarked."
+            done, lead = self._ask("clear", arguments), CLEARED
         else:
             names = {"history_id": "target", "save_as": "save_as"}
-            done = self._ask("resume", {names[key]: value for key, value in arguments.items()})
-            lead = "Resumed: the next prompt continues it."
+            done, lead = self._ask("resume", {names[key]: value for key, value in arguments.items()}), RESUMED
         return Page(lead, [Recalled(USER, f"session {done['session_uid']}", done["name"])])
 
     def _history(self) -> Page:

@@ -137,7 +137,10 @@ class Server:
         if method not in self._methods:
             raise Refused(_NO_METHOD, f"No such method: {method[:100]}")
         result = self._methods[method](params)
-        return result if version is None else _modern(method, result)
+        if version is None:
+            return result
+        cached = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE else {}
+        return {"resultType": "complete", **cached, **result, "_meta": {_SERVER_KEY: _ME}}
 
     def _initialize(self, params: Object) -> Object:
         asked = params.get("protocolVersion")
@@ -181,11 +184,6 @@ class Server:
 def _meta(params: Object) -> Object:
     meta = params.get("_meta")
     return meta if isinstance(meta, dict) else {}
-
-
-def _modern(method: str, result: Object) -> Object:
-    cached = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE else {}
-    return {"resultType": "complete", **cached, **result, "_meta": {_SERVER_KEY: _ME}}
 
 
 def _id(frame: Any) -> Any:

@@ -128,7 +128,7 @@ def _key(text: str) -> str:
 
 
 def _warnings(store: Store, criteria: HeaderFilter) -> Iterator[dict[str, Any]]:
-    """Commands that mostly failed here of late, by their names."""
+    """Commands that mostly failed here in the last 30 days."""
     rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
     bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]
     worst = sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]

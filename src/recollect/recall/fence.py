@@ -49,7 +49,7 @@ class Recalled:
 
 
 def harmless(text: str) -> str:
-    """A text without invisible characters, forged markers, and whatever a model may take for the end of a turn."""
+    """A text without invisible characters, forged markers, and anything a model may take for the end of a turn."""
     text = _UNSEEN.sub("", _LINE_ENDS.sub("\n", text))
     text = _MARKER.sub("recollect ", text)
     text = _TAG.sub("‹\\1›", text)
@@ -95,7 +95,7 @@ def _shown(record: Recalled, now_ms: int) -> str:
 
 
 def _when(at_ms: int | None, now_ms: int) -> str:
-    """How long ago something was; with its date, where that says more."""
+    """How long ago something was, with its date if that is a day or more."""
     ago = age(at_ms, now_ms)
     if at_ms is None or now_ms - at_ms < _DAY_MS:
         return ago

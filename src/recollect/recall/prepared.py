@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 BRIEF, FIXES, PROMPTS = "brief", "fixes", "prompts"  # what an agent gets without asking
 HOOK_DEFAULTS: "dict[str, bool | list[str]]" = {BRIEF: True, FIXES: True, PROMPTS: False}
-MOST_CHARS = 1_900  # of a brief: one agent cuts what a server says of itself at 2,048 characters
+MOST_CHARS = 1_900  # of a brief: one agent cuts a server's instructions at 2,048 characters
 _LEAD = (
     "Recollect remembers earlier sessions in this repository. Before you redo work, search it with `session_search`;"
     " `recall_error` shows what fixed an error, `recall_decisions` why something is the way it is."
@@ -47,7 +47,7 @@ def is_on(store_folder: str, kind: str, folder: str) -> bool:
     except FileNotFoundError:
         wanted = HOOK_DEFAULTS[kind]
     except (OSError, ValueError, LookupError, TypeError):
-        return False  # damaged: better say nothing
+        return False  # damaged: better add nothing
     if isinstance(wanted, bool):
         return wanted
     below = os.path.realpath(folder) + "/"

@@ -165,7 +165,7 @@ class LiveSessions:
                 bindings.append(value)
         if not with_archived:
             conditions.append("archived_ms IS NULL")
-        order = f"ORDER BY updated_ms DESC, native_id LIMIT {limit:d} OFFSET {offset:d}"
+        order = f"ORDER BY updated_ms DESC, created_ms DESC, native_id LIMIT {limit:d} OFFSET {offset:d}"
         return self._select(f"{' AND '.join(conditions)} {order}", bindings)
 
     def _select(self, rest: str, bindings: Sequence[Any]) -> list[LiveRow]:
