@@ -89,17 +89,17 @@ def _decided(store: Store, repo: str) -> list[str]:
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
     facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
     facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, not is_standing(fact.object)))
-    return list(dict.fromkeys(text for fact in facts if (text := _told_text(fact))))
+    return list(dict.fromkeys(text for fact in facts if (text := _brief_text(fact))))
 
 
-def _told_text(fact: Fact) -> str | None:
+def _brief_text(fact: Fact) -> str | None:
     """What a brief may say of a decision: an agent that begins must not read what another agent made up."""
     if fact.verdict in (PINNED, PROMOTED):
         return fact.text
     is_sure = fact.session_uid is None or (fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE)
     is_own = fact.by == "user" and is_sure
-    is_told = is_own and (fact.session_uid is None or is_clear(fact.object))
-    return fact.object if is_told else None
+    is_shown = is_own and (fact.session_uid is None or is_clear(fact.object))
+    return fact.object if is_shown else None
 
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:
