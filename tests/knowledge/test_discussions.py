@@ -107,6 +107,7 @@ def test_a_goal_nobody_reached_is_answered_with_where_it_came_up(memory: Memory)
 
 def test_an_exchange_with_few_of_the_words_is_no_answer(memory: Memory) -> None:
     assert memory.knowledge.discussions("redis lock timeouts of workers") == []
+    assert memory.knowledge.discussions("???") == []
     assert memory.knowledge.discussions("ENOENT: no such directive: redis", is_error=True) == []
 
 

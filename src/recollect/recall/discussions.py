@@ -63,6 +63,8 @@ def find_discussions(
     words = _WORD.findall(topic)[:_MOST_WORDS]
     query = " ".join([*words, *(f"kind:{kind}" for kind in kinds)])
     asked = set(map(_letters, meaningful(list(map(folded, words)))))
+    if not asked:
+        return []
     least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(asked)
     options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
     hits = search(store, query, options).hits
