@@ -10,9 +10,12 @@ from recollect.api import Memory
 from recollect.cli import main
 from recollect.knowledge import Fact
 from recollect.recall import Discussion
+from tests.conftest import REPOSITORY
 from tests.knowledge.sessions import Script, remembered
 from tests.knowledge.test_decisions import chosen
+from tests.test_api import breaches
 
+SCHEMA = REPOSITORY / "docs" / "schemas" / "discussion.json"
 OFFER = "Stale locks block the review. They could expire after ten minutes. Should I do that?"
 
 
@@ -86,7 +89,9 @@ def test_the_command_names_the_exchange_and_how_to_open_it(memory: Memory) -> No
     assert answer.startswith("No decision on record about stale locks. It was discussed in:")
     assert "then you: go with ten, but only for notifications" in answer
     assert "recollect show talk --at 2" in answer
-    assert json.loads(shown("why", "stale", "locks", "--json"))[0]["seq"] == 2
+    (exchange,) = json.loads(shown("why", "stale", "locks", "--json"))
+    assert exchange["seq"] == 2
+    assert breaches(json.loads(SCHEMA.read_text("utf-8")), exchange) == []
 
 
 def test_an_error_without_a_fix_is_answered_with_what_the_agent_said_next(memory: Memory) -> None:
@@ -102,6 +107,7 @@ def test_a_goal_nobody_reached_is_answered_with_where_it_came_up(memory: Memory)
 
 def test_an_exchange_with_few_of_the_words_is_no_answer(memory: Memory) -> None:
     assert memory.knowledge.discussions("redis lock timeouts of workers") == []
+    assert memory.knowledge.discussions("???") == []
     assert memory.knowledge.discussions("ENOENT: no such directive: redis", is_error=True) == []
 
 

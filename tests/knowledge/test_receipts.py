@@ -180,7 +180,22 @@ def test_what_a_command_writes_into_a_file_is_a_change(tmp_path: Path) -> None:
     assert [step.name for step in fix.steps] == ['echo "}" >> pool.go']
 
 
-@pytest.mark.parametrize("command", ["ls > /tmp/out.txt", "pytest 2>&1 | cat", "test $n -gt 1", "echo 'a > b.txt'"])
+def test_a_checker_that_counts_its_errors_behind_a_pipe_has_not_passed(tmp_path: Path) -> None:
+    script = (
+        Script("counted")
+        .user("make the types fit")
+        .run("mypy src", "pool.py:3: error: incompatible types in the pool  [misc]\nFound 1 error in 1 file", 1)
+        .edit("/srv/shop/pool.py", "n = 1", "n = 2")
+        .run("mypy src | tail -1", "Found 1 error in 1 file (checked 3 source files)")
+    )
+
+    assert fixes_of(tmp_path, script, "pool.py:3: error: incompatible types in the pool  [misc]") == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls > /tmp/out.txt", "pytest 2>&1 | cat", "pytest > out.txt", "test $n -gt 1", "echo 'a > b.txt'"],
+)
 def test_what_writes_no_file_is_no_change(command: str) -> None:
     assert not shell.writes_file(command)
 

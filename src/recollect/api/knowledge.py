@@ -88,13 +88,11 @@ class Knowledge:
         `exclude` are ids of sessions whose exchanges to leave out: by default the one this process runs in.
         """
         facts = knowledge.find_reasons(self._store, topic, self._sessions(filters), self._repos(filters))
-        answers: list[Fact | Discussion] = []
-        cited = {evidence.event_uid for fact in facts for evidence in fact.evidence}
+        cited = {evidence.event_uid for fact in facts[:limit] for evidence in fact.evidence}
         exchanges = self.discussions(topic, filters, limit=limit or _MOST_DISCUSSIONS, exclude=exclude)
         exchanges = [exchange for exchange in exchanges if exchange.event_uid not in cited]
         most = None if limit is None else max(limit - len(exchanges), limit - limit * 2 // 5)
-        answers += facts[:most]
-        answers += exchanges
+        answers: list[Fact | Discussion] = [*facts[:most], *exchanges]
         return answers[:limit]
 
     def discussions(

@@ -115,12 +115,12 @@ def _met(fix: "Fix", names: dict[str, str]) -> str:
     others = [names[session] for session in fix.sessions if session != fix.session_uid]
     return "; ".join(
         text
-        for text, is_told in (
+        for text, is_shown in (
             (f"helped {plural(fix.fixed_count, 'time')}", fix.fixed_count > 1),
             (f"also seen in {plural(len(others), 'session')} ({', '.join(others[:4])})", others),
             (f"came back {plural(fix.returns, 'time')} afterwards", fix.returns),
         )
-        if is_told
+        if is_shown
     )
 
 
@@ -531,7 +531,9 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
             yield from _detail(f"because: {fact.reason}")
         if others := [option for option in fact.alternatives if option not in fact.text]:
             yield from _detail(f"not: {', '.join(others)}")
-        opened = _opened(names[fact.session_uid], fact.evidence[0].event_uid) if fact.session_uid else "remembered"
+        opened = "remembered"
+        if fact.session_uid:
+            opened = _opened(names[fact.session_uid], fact.evidence[0].event_uid if fact.evidence else 1)
         uid = fact.fact_uid[:_FACT_CHARS]
         yield _source(fact.valid_at, fact.repo, _DECIDERS[fact.by], opened, uid, _doubt(fact.confidence))
 

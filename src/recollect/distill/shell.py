@@ -149,8 +149,10 @@ def only_looks(command: str) -> bool:
 
 
 def writes_file(command: str) -> bool:
-    """Whether what a command prints goes into a file that is more than a scratch file."""
-    return ">" in command and _WRITING.search(_QUOTED.sub("''", command[:2000])) is not None
+    """Whether a command only shows something, and that into a file which is more than a scratch file."""
+    if ">" not in command or not all(map(_LOOKING.fullmatch, _names(command))):
+        return False
+    return _WRITING.search(_QUOTED.sub("''", command[:2000])) is not None
 
 
 @lru_cache(maxsize=5_000)

@@ -25,7 +25,7 @@ _PIPED = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
 _COMPLAINT = re.compile(
     r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}:\d+:\d+: (?!warning|note)\S"
     r"|^\S+\.\w{1,5}\(\d+,\d+\): error\b"
-    r"|\bERROR task failed|^error(?:\[E\d+\])?: |: error TS\d+|^make(?:\[\d+\])?: \*\*\*|^Finding \d+ errors?\b"
+    r"|\bERROR task failed|^error(?:\[E\d+\])?: |: error TS\d+|^make(?:\[\d+\])?: \*\*\*|^Found \d+ errors?\b"
     r"|^(?:\x1b\[\d+m)*✖ \d+ problems? \([1-9]",
     re.MULTILINE,
 )

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from recollect.clock import AsDatetime
 from recollect.distill import one_line, sentences
@@ -25,6 +26,7 @@ _NEXT_STEPS = 3
 _MOST_WORDS = 8  # of a topic; a match names no more
 _LEAST_OF_TOPIC, _LEAST_OF_ERROR = 0.5, 0.75  # of the words
 _END_CHARS = 240  # of an answer, in which it may ask something
+_NO_LETTERS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W_][\w./*-]*")
 
 
@@ -60,7 +62,10 @@ def find_discussions(
     kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
     words = _WORD.findall(topic)[:_MOST_WORDS]
     query = " ".join([*words, *(f"kind:{kind}" for kind in kinds)])
-    least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(meaningful(list(map(folded, words))))
+    asked = set(map(_letters, meaningful(list(map(folded, words)))))
+    if not asked:
+        return []
+    least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(asked)
     options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
     hits = search(store, query, options).hits
     matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
@@ -69,47 +74,45 @@ def find_discussions(
     events = store.event_headers.by_uid([match.event_uid for match, _ in matches])
     exchanges: dict[tuple[str, str], list[tuple[Match, SessionHit]]] = {}
     for match, hit in matches:
-        event = events.get(match.event_uid)  # an evicted session has none any more
-        request = event if event is None or event.kind == USER_MSG else store.event_headers.request_of(event)
-        exchanges.setdefault((match.session_uid, request.summary if request else ""), []).append((match, hit))
-    near = [exchange for exchange in exchanges.values() if _count_words(exchange) >= least]
+        if event := events.get(match.event_uid):  # unless it was deleted meanwhile
+            request = event if event.kind == USER_MSG else store.event_headers.request_of(event)
+            exchanges.setdefault((match.session_uid, request.summary if request else ""), []).append((match, hit))
+    near = [exchange for exchange in exchanges.values() if len(asked & _words_of(exchange)) >= least]
     passages = _Passages(store)
     return [_discussion(passages, events, exchange) for exchange in near[:limit]]
 
 
-def _count_words(exchange: Sequence[tuple[Match, SessionHit]]) -> int:
-    """How many words of the topic an exchange has."""
-    return len({word for match, _ in exchange for word in match.words})
+def _words_of(exchange: Sequence[tuple[Match, SessionHit]]) -> set[str]:
+    """What of the topic an exchange has: its words, and parts of them."""
+    return {_letters(word) for match, _ in exchange for word in match.words}
+
+
+def _letters(word: str) -> str:
+    return _NO_LETTERS.sub("", word)
 
 
 def _discussion(
     passages: "_Passages", events: Mapping[str, EventHeader], exchange: Sequence[tuple[Match, SessionHit]]
 ) -> Discussion:
     best, hit = exchange[0]
-    request = answer = reply = None
-    steps: list[EventHeader] = []
-    for match, _ in exchange:
-        if match.kind in _BY_USER:
-            request = request or passages.nearest(events.get(match.event_uid), match.words)
-        elif match.kind in _BY_AGENT:
-            answer = answer or passages.nearest(events.get(match.event_uid), match.words)
-    if event := events.get(best.event_uid):
-        headers = passages.store.event_headers
-        request = request or passages.nearest(headers.request_of(event), best.words)
-        answer = answer or passages.nearest(headers.answer_to(event, is_last=best.kind in _BY_USER), best.words)
-        if best.kind in _PRINTED:
-            steps = headers.calls_after(event, _NEXT_STEPS)
-        if "?" in passages.text(headers.answer_to(event, is_last=True) or event)[-_END_CHARS:]:
-            reply = cut_short(one_line(passages.text(headers.next_request(event))), _REPLY_CHARS)
+    event, headers = events[best.event_uid], passages.store.event_headers
+    by_user = next((match for match, _ in exchange if match.kind in _BY_USER), None)
+    is_printed = best.kind in _PRINTED  # what was said next is about it, or nothing
+    by_agent = None if is_printed else next((match for match, _ in exchange if match.kind in _BY_AGENT), None)
+    asked = events[by_user.event_uid] if by_user else headers.request_of(event)
+    said = events[by_agent.event_uid] if by_agent else headers.answer_to(event, is_last=best.kind in _BY_USER)
+    steps = headers.calls_after(event, _NEXT_STEPS) if is_printed else []
+    is_asking = "?" in passages.text(headers.answer_to(event, is_last=True) or event)[-_END_CHARS:]
+    reply = passages.text(headers.next_request(event)) if is_asking else ""
     return Discussion(
         session_uid=best.session_uid,
         agent=hit.agent,
         repo=hit.repo,
         title=hit.title,
         at=best.ts or hit.started_at,
-        request=request,
-        answer=answer or (None if event else best.snippet),
-        reply=reply or None,
+        request=passages.nearest(asked, (by_user or best).words) or None,
+        answer=passages.nearest(said, (by_agent or best).words) or None,
+        reply=cut_short(one_line(reply), _REPLY_CHARS) or None,
         next_steps=tuple(dict.fromkeys(cut_short(step.summary, _REPLY_CHARS) for step in steps)),
         seq=best.seq,
         event_uid=best.event_uid,
@@ -140,7 +143,7 @@ class _Passages:
             end, chars = start + 1, len(pieces[start])
             while end < len(pieces) and (chars := chars + len(pieces[end])) <= _PASSAGE_CHARS:
                 end += 1
-            weight = sum(1 / counts[word] for word in set().union(*present[start:end]))
+            weight = fsum(1 / counts[word] for word in set().union(*present[start:end]))
             if present[start] and weight > best_weight:
                 best, best_weight = pieces[start:end], weight
         return cut_short(one_line(" ".join(best)).replace("**", ""), _PASSAGE_CHARS)
