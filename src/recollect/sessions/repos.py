@@ -62,6 +62,11 @@ def folded(path: str) -> str:
     return path.lower() if path[1:3] == ":/" or path.startswith("//") else path
 
 
+def windows_path(path: str) -> str | None:
+    """A path on Windows in one spelling of the many it may have; None for any other."""
+    return folded(_with_slashes(path) or "") if _WINDOWS_PATH.match(path) else None
+
+
 class Checkouts:
     """What all sessions together know of where repositories lie."""
 
