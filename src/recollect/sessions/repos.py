@@ -96,11 +96,11 @@ class Checkouts:
         folder = checkout_of(git_root) or checkout_of(cwd)
         if folder is None:
             return None
-        place = PurePosixPath(folded(folder))
-        above = map(str, (place, *place.parents))
-        root = next((path for path in above if path in self._remotes or path in self._roots), None)
+        path = PurePosixPath(folded(folder))
+        above = map(str, (path, *path.parents))
+        root = next((root for root in above if root in self._remotes or root in self._roots), None)
         if root is None:
-            return PurePosixPath(self._spellings.get(str(place), folder)).name or folder
+            return PurePosixPath(self._spellings.get(str(path), folder)).name or folder
         return self._remotes.get(root) or self._spellings[root]
 
 
