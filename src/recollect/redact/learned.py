@@ -68,7 +68,7 @@ class Learned:
                     self.add(word, rule)
 
     def find(self, data: bytes, *, is_json: bool) -> list[Span]:
-        """The values that stand as whole words outside marks; in a JSON document, as JSON writes them."""
+        """The values that occur as whole words outside marks; in a JSON document, as JSON writes them."""
         if not self.rules:
             return []
         matches = self._search(is_json).find_matches_as_indexes(data)

@@ -113,7 +113,7 @@ def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:
 
 
 def name_repos(store: Store, domains: Mapping[str, str]) -> None:
-    """Name every session's repository anew where another session's remote tells more, or none does any more."""
+    """Update the repositories of sessions for which another session's remote became known, or is gone."""
     known = store.sessions.checkouts()
     checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known})
     name = cache(checkouts.repo)  # many sessions work at one place
@@ -134,7 +134,7 @@ _ORIGIN_URL = re.compile(r"url\s*=\s*(\S+)")
 
 
 def find_checkout(folder: Path) -> Path | None:
-    """The checkout that a folder lies in; that of a worktree is the main one."""
+    """The checkout that contains a folder; for a worktree, the main one."""
     for path in (folder, *folder.parents):
         if os.path.lexists(path / ".git"):
             return Path(main_checkout(str(path)) or path)

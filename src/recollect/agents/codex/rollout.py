@@ -193,7 +193,7 @@ class Rollout(Log):
         )
 
     def _parent(self, parent: str | None, native_id: str, block: int, kind: str) -> str | None:
-        """What an event follows: the one before it, unless told otherwise."""
+        """What an event follows: the one before it, unless `parent` is given."""
         state = self.state
         if parent is None:
             parent = state.previous

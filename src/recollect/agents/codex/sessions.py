@@ -220,7 +220,7 @@ def _add(rollout: Rollout, figures: list[int], usage_id: str) -> None:
 
 
 def add_totals(rollout: Rollout, record: TokenCount) -> None:
-    """Tokens since the last total. The first total, and one that is smaller than the last, is a start of its own."""
+    """Tokens since the last total. The first total, and one that is smaller than the last, starts a new count."""
     state, info = rollout.state, as_mapping(record.info)
     totals = as_mapping(info.get("total_token_usage"))
     if not totals:
