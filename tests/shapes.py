@@ -25,6 +25,13 @@ def places_in(value: Any, path: Place = ()) -> list[Place]:
     return [path] + [place for key, child in children for place in places_in(child, (*path, key))]
 
 
+def value_at(record: Any, path: Place) -> Any:
+    """The value at a path of a record."""
+    for key in path:
+        record = record[key]
+    return record
+
+
 def replaced(record: Any, path: Place, value: Any) -> Any:
     """The record with another value at a path."""
     if not path:

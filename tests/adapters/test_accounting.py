@@ -10,7 +10,7 @@ import pytest
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, Skipped
 from recollect.agents import adapters
 from tests.logs import AGENT_LOGS, AgentLog, line, session_id
-from tests.shapes import Place, places_in, replaced, shapes_of
+from tests.shapes import Place, places_in, replaced, shapes_of, value_at
 
 MUTANTS = 500
 _VALUES = (None, True, 0, -1, 2**70, 1.5, "", " ", "text", [], ["text"], [[]], {}, {"0": "a"}, {"type": "text"}, [{}])
@@ -81,10 +81,13 @@ def is_words(record: Any, place: Place) -> bool:
     """Whether a place in a record holds words of the agent, the user or a tool."""
     if not _WORD_FIELDS & set(place):
         return False
-    value = record
-    for key in place:
-        value = value[key]
-    return isinstance(value, str) and place[-1] not in ("type", "id", "name", "signature", "tool_use_id")
+    return isinstance(value_at(record, place), str) and place[-1] not in (
+        "type",
+        "id",
+        "name",
+        "signature",
+        "tool_use_id",
+    )
 
 
 @pytest.mark.parametrize("log", AGENT_LOGS, ids=lambda log: log.agent)

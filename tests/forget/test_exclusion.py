@@ -87,6 +87,10 @@ def session(name: str, cwd: str | Path | None, **facts: Any) -> list[Any]:
         ("/srv/a.b", "/srv/aXb", False),
         ("~/secret", "~/secret/x", True),
         ("/srv/secret", "not a path", False),
+        (r"C:\Users\kim\secret", r"c:\users\kim\Secret\x", True),
+        ("c:/users/*/secret", r"C:\Users\kim\secret", True),
+        (r"C:\Users\kim\secret", r"C:\Users\kim\secrets", False),
+        (r"\\srv\share\secret", r"\\SRV\share\secret\x", True),
         ("/srv/secret", "/srv/\0", False),
     ],
 )
@@ -171,6 +175,7 @@ def test_a_setting_that_makes_no_sense_is_refused(store: Path, value: str) -> No
         (".recollectignore", "er\n!er\n", {"above", "top", "middle"}),
         (".recollect.toml", "[capture]\nexclude = ['deep']\n", {"above", "top"}),
         (".recollect.toml", "[capture]\nexclude = ['**']\n", {"above"}),
+        (".recollect.toml", "[capture]\nexclude = 'deep'\n", {"above", "top"}),
         (".recollect.toml", "[other]\nx = 1\n", {"above", "top", "middle", "bottom"}),
         (".recollect.toml", "not toml", {"above"}),
     ],

@@ -194,8 +194,8 @@ def test_a_value_is_recognised_by_the_digits_of_its_mark_only_as_a_whole() -> No
     redactor = Redactor(RedactionRules(), b"k" * 32, AHO_CORASICK)
     redactor.changes([f'{{"text":"DB_PASSWORD={NAMED}"}}'.encode()], learned := redactor.learned(SessionKey("a", "s")))
     marks = {value.digits: value.rule for value in learned.take_new()}
-    texts = [f"\\n{NAMED}\\t", f"({NAMED})", f"key={NAMED};", f"x{NAMED}", f"{NAMED}1", NAMED[1:]]
+    texts = [f"\\n{NAMED}\\t", f"\\\\n{NAMED}\\\\n", f"({NAMED})", f"key={NAMED};", f"x{NAMED}", f"{NAMED}1", NAMED[1:]]
 
     changed = redactor.known_values(marks, []).payloads([f'{{"text":"{text}"}}'.encode() for text in texts])
 
-    assert set(changed) == {0, 1, 2}
+    assert set(changed) == {0, 1, 2, 3}

@@ -17,8 +17,10 @@ from recollect.redact.formats import find_beginning
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.forget.traces import left_in
 from tests.logs import (
+    AGENT_LOGS,
     CLAUDE,
     CODEX,
+    AgentLog,
     claude_answer,
     claude_call,
     claude_user,
@@ -29,6 +31,7 @@ from tests.logs import (
     session_id,
 )
 from tests.planted import ALNUM, KINDS, escaped, in_base64, in_colours, in_url, plant
+from tests.shapes import places_in, replaced, shapes_of, value_at
 
 DATA = Path(__file__).parents[1] / "data"
 HOMES = [f"{folder.parent.name}={folder}" for folder in sorted(DATA.glob("*/*.*")) if folder.is_dir()]
@@ -116,6 +119,26 @@ def test_no_secret_of_real_sessions_reaches_the_disk(tmp_path: Path, root: str) 
 
     assert held and len(planter.secrets) > 20
     _assert_nothing_is_left(tmp_path / "kept", planter.secrets)
+
+
+_OF_SESSIONS = {"sessionId", "session_id", "agentId"}  # stored as the agent wrote them
+
+
+@pytest.mark.parametrize("log", AGENT_LOGS, ids=lambda log: log.agent)
+def test_no_secret_in_any_field_of_a_record_reaches_the_disk(tmp_path: Path, log: AgentLog) -> None:
+    planter, number = _Planter(6), 0
+    for record in shapes_of(log):
+        for place in places_in(record):
+            if isinstance(value_at(record, place), str) and place[-1] not in _OF_SESSIONS:
+                number += 1
+                session = session_id(number)
+                changed = replaced(record, place, planter.token())
+                log.write(tmp_path / "home", lines([*log.opening(session), changed]), session)
+
+    with open_memory(tmp_path / "store", [log.root_flag(tmp_path / "home")]) as memory:
+        assert memory.sweep().sources >= number
+
+    _assert_nothing_is_left(tmp_path / "store", planter.secrets)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ class AgentHooks:
         self.agent = agent
         self.client = client  # how the name begins by which it introduces itself to a server
         self.session_variable = session_variable
-        self.failure = failure  # the output of a call that failed, as far as the agent tells; else empty
+        self.failure = failure  # the output of a call that failed, as far as the agent reports it; else empty
         self.hears_start = hears_start  # what SessionStart adds reaches its model
         self.hears_prompt = hears_prompt  # what UserPromptSubmit adds does
         self.is_trusted_at_once = is_trusted_at_once  # its hooks run without being confirmed by hand

@@ -1,4 +1,4 @@
-"""Values from logs in which anything may stand anywhere, and the ids and keys that adapters make of them."""
+"""Values from logs, where any field may hold anything, and the ids and keys that adapters make of them."""
 
 import hashlib
 from collections.abc import Mapping

@@ -86,5 +86,5 @@ class Writeback(Protocol):
         ...
 
     def compose(self, session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:
-        """A new session of this agent that goes on from another agent's; `introduction` comes first."""
+        """A new session of this agent that continues another agent's; `introduction` comes first."""
         ...

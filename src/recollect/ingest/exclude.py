@@ -18,7 +18,16 @@ from itertools import accumulate, takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from recollect.sessions import Checkouts, folded, main_checkout, normal_remote, normal_root, read_origin, read_text
+from recollect.sessions import (
+    Checkouts,
+    folded,
+    main_checkout,
+    normal_remote,
+    normal_root,
+    read_origin,
+    read_text,
+    windows_path,
+)
 
 _PART = re.compile(r"(\*\*/?|\*|\?|\[[^]/]+\]|\{[^{}]*,[^{}]*\})")
 _MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
@@ -203,7 +212,8 @@ def _lines(path: Path) -> list[str]:
 def _read_settings(path: Path) -> list[str] | None:
     text = read_text(path, _LONGEST_SETTINGS_BYTES)
     try:
-        return None if text is None else [str(glob) for glob in tomllib.loads(text)["capture"]["exclude"]]
+        globs = [] if text is None else tomllib.loads(text)["capture"]["exclude"]
+        return None if text is None else [globs] if isinstance(globs, str) else [str(glob) for glob in globs]
     except KeyError:
         return []
     except (tomllib.TOMLDecodeError, TypeError, ValueError, RecursionError):
@@ -242,8 +252,9 @@ class Exclude:
         """`allow` has the patterns of all that may be stored; without it everything may. `known_checkouts` are those of
         stored sessions. `excluded_folders` are checkouts of excluded repositories, known from sessions that were left
         out: the hash of each, and its rule. Both are read only if a pattern names a repository."""
-        self._folder_patterns = [(pattern, _folder_test(pattern)) for pattern in patterns if "/" in pattern]
-        self._repo_patterns = [(pattern, _repo_test(pattern)) for pattern in patterns if not pattern.startswith("/")]
+        globs = [(pattern, _from_root(pattern)) for pattern in patterns]
+        self._folder_patterns = [(pattern, _folder_test(glob)) for pattern, glob in globs if "/" in glob]
+        self._repo_patterns = [(pattern, _repo_test(glob)) for pattern, glob in globs if not glob.startswith("/")]
         self._known_checkouts = known_checkouts
         self._read_excluded_folders = excluded_folders
         self._allow = allow
@@ -253,14 +264,15 @@ class Exclude:
 
     def _rule(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
         """The rule that excludes sessions of this folder and repository, or None."""
-        rule = self._folder_rule(cwd) if cwd is not None and cwd.startswith("/") and "\0" not in cwd else None
+        is_absolute = cwd is not None and _from_root(cwd).startswith("/") and "\0" not in cwd
+        rule = self._folder_rule(cwd) if cwd is not None and is_absolute else None
         rule = rule or (self._repo_rule(cwd, git_root, git_remote) if self._repo_patterns else None)
         if rule or self._allow is None or self._allow.rule(cwd, git_root, git_remote):
             return rule
         return f"{UNLISTED}{git_root or cwd or git_remote or ''}"
 
     def _folder_rule(self, cwd: str) -> str | None:
-        paths = {os.path.normpath(cwd)} | ({resolved(cwd)} if is_path(cwd) else set())
+        paths = {os.path.normpath(_from_root(cwd))} | ({resolved(cwd)} if is_path(cwd) else set())
         texts = [GlobText(path[:LONGEST_PATH]) for path in paths] if self._folder_patterns else []
         for pattern, test in self._folder_patterns:
             if any(map(test, texts)):
@@ -318,6 +330,12 @@ class Exclude:
 def folder_key(path: str) -> str:
     """What is stored of a folder that is excluded."""
     return blake2b(folded(path).encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def _from_root(path: str) -> str:
+    """A folder, or a glob of folders, as it is matched: on Windows `/c:/users/kim`, however it was written."""
+    windows = windows_path(path)
+    return f"/{windows}" if windows else path
 
 
 def _folder_test(pattern: str) -> Test:

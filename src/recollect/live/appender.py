@@ -43,7 +43,9 @@ class Appender:
     @cached_property
     def redactor(self) -> Redactor:
         settings = self._memory.settings
-        return Protection(settings.folder, settings.redaction).redactor()
+        protection = Protection(settings.folder, settings.redaction)
+        protection.compile_rules()  # at the first append, not in the middle of a later one
+        return protection.redactor()
 
     @cached_property
     def _source(self) -> SourceRow:

@@ -226,10 +226,6 @@ def _is_password(value: bytes, name: bytes = b"password") -> bool:
     return values.is_secret(name, value, is_quoted=True)
 
 
-def _check_registry(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
-    return match.span("s") if values.is_registry_auth(match["s"]) else None
-
-
 def _check_curl_user(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
     most = (4 if is_json else 2) * _COMMAND_BYTES
     before = data[max(0, match.start() - most) : match.start()]
@@ -290,7 +286,7 @@ CHECKS: dict[str, Check] = {
         data, match, is_json, lambda value, _: values.is_drawn(b"password", value)
     ),
     "option": _check_option,
-    "registry": _check_registry,
+    "registry": lambda rule, data, match, is_json: match.span("s") if values.is_registry_auth(match["s"]) else None,
     "curl-user": _check_curl_user,
     "environment-key": _check_environment_key,
     "url": _check_url,

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 
 _SEQUENCE = rb"(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[()][0-9A-B])"
-# Each branch begins with a character of its own: `re` then skips all others five times as fast.
+# Each branch begins with a different character: `re` then skips all others five times as fast.
 _FOLDS = re.compile(
     rb"\x1b" + _SEQUENCE + rb"|\\\\{0,15}u001[bB]" + _SEQUENCE + rb"|\\\\{0,15}u00(?P<unicode>[2-7][0-9a-fA-F])"
     rb"|%(?P<percent>[2-7][0-9a-fA-F]|0[9aAdD])"
@@ -46,7 +46,7 @@ class Unfolded:
 
 
 def decode_base64(run: bytes) -> bytes:
-    """What a run of base64, ordinary or URL-safe, stands for; a cut end is dropped."""
+    """What a run of base64, ordinary or URL-safe, decodes to; a cut end is dropped."""
     letters = run.rstrip(b"=").translate(_URL_SAFE)
     letters = letters[: -1 if len(letters) % 4 == 1 else None]
     try:

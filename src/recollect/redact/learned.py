@@ -20,6 +20,7 @@ _LEAST_CUT = 6  # characters of a value that give it away
 _DFA_BYTES = 16 * 1024  # the fast automaton takes some hundred times as much memory
 _ESCAPE_BEFORE = re.compile(rb"(?:\\[nrtbf]|%[0-7][0-9A-Fa-f]|\\u[0-9a-f]{4})\Z")
 _ESCAPE = re.compile(rb"\\(?:u[0-9a-f]{4}|.)")
+_DEEP_ESCAPE = re.compile(rb"\\{2,}(?:u[0-9a-f]{4}|[^\\])")  # of JSON inside JSON
 _BETWEEN_BLANKS = re.compile(rb"[^\x00-\x20\"'`]{8,512}")
 _WORD = re.compile(rb"[A-Za-z0-9]{8,512}")
 _BRACKETS = b".,:;!?()[]{}<>="
@@ -58,6 +59,8 @@ class Learned:
         """Learn again what was named before, where JSON documents have it between blanks, quotes or signs."""
         for document in documents if self._marks else ():
             plain = _ESCAPE.sub(b" ", document)
+            if b"\\\\" in document:
+                plain += b" " + _ESCAPE.sub(b" ", _DEEP_ESCAPE.sub(b" ", document))
             runs = set(_BETWEEN_BLANKS.findall(plain))
             for word in runs | {run.strip(_BRACKETS) for run in runs} | set(_WORD.findall(plain)):
                 rule = self._marks.get(mark_digits("", word, self._key)) if is_distinctive(word) else None
@@ -65,7 +68,7 @@ class Learned:
                     self.add(word, rule)
 
     def find(self, data: bytes, *, is_json: bool) -> list[Span]:
-        """The values that stand as whole words outside marks; in a JSON document, as JSON writes them."""
+        """The values that occur as whole words outside marks; in a JSON document, as JSON writes them."""
         if not self.rules:
             return []
         matches = self._search(is_json).find_matches_as_indexes(data)

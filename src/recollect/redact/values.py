@@ -14,7 +14,7 @@ from recollect.redact.decoding import decode_base64
 from recollect.redact.patterns import ANY_KEYWORD
 
 LEAST_DISTINCT = 6
-# Searched in small letters, each branch with a first byte of its own: `re` then skips all others many times as fast.
+# Searched in small letters, each branch with a different first byte: `re` then skips all others many times as fast.
 _STRONG = re.compile(rb"pass|pwd|[_-]pw|secret|credential|kennwort|wachtwoord|senha|[\x80-\xff]")
 _STAND_INS = rb"example|placeholder|xxxxx|000000000000|12345678|abcdefgh|redacted"
 _PLACEHOLDER = re.compile(_STAND_INS + rb"|change[-_]?me|dummy|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*")
@@ -145,7 +145,7 @@ def _is_other(value: bytes) -> bool:
 
 
 def has_placeholder(text: str) -> bool:
-    """Whether a text holds what stands in for a secret."""
+    """Whether a text contains a placeholder for a secret."""
     return _PLACEHOLDER.search(text.encode("utf-8", "replace").lower()) is not None
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         read_origin,
         read_text,
         remote_of,
+        windows_path,
     )
     from recollect.sessions.rules import AccountRules, is_settled
     from recollect.sessions.settle import settle_sessions

@@ -141,7 +141,7 @@ def _mark_copies_of_evicted(store: Store, relations: Relations, dirty: Sequence[
 
 @dataclass(slots=True)
 class _Facts:
-    """What all sources of a session tell together."""
+    """What all sources of a session say, merged."""
 
     first: dict[str, Any]
     last: dict[str, Any]

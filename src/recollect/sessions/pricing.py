@@ -187,7 +187,7 @@ def usd_of(used: Sequence[Used]) -> tuple[float | None, bool]:
 
 
 class Payments:
-    """What must be known of other sessions to tell what some cost."""
+    """What other sessions' figures contribute to the cost of these."""
 
     def __init__(
         self, store: Store, relations: Relations, sessions: Sequence[tuple[StoredSession, Sequence[Used]]]

@@ -123,7 +123,7 @@ class Relations:
         return self._copied_from.get(key, set()) | bases
 
     def base(self, key: SessionKey, originals: Iterable[bytes]) -> SessionKey | None:
-        """The session that this one goes on from: as it says, else the one its last copied event is from.
+        """The session that this one continues: as it says, else the one its last copied event is from.
 
         `originals` are the halves of uids that name the sessions it copied from, the last one first.
         """
@@ -206,7 +206,7 @@ class _Renamed:
     """
 
     def __init__(self) -> None:
-        self._last: dict[SessionKey, int] = {}  # where the last recognised copy stands
+        self._last: dict[SessionKey, int] = {}  # the position of the last recognised copy
         self._originals: dict[SessionKey, set[SessionKey]] = defaultdict(set)
 
     def add(self, copy: Candidate, owner: Candidate) -> None:

@@ -62,6 +62,11 @@ def folded(path: str) -> str:
     return path.lower() if path[1:3] == ":/" or path.startswith("//") else path
 
 
+def windows_path(path: str) -> str | None:
+    """A path on Windows in one spelling of the many it may have; None for any other."""
+    return folded(_with_slashes(path) or "") if _WINDOWS_PATH.match(path) else None
+
+
 class Checkouts:
     """What all sessions together know of where repositories lie."""
 
@@ -91,11 +96,11 @@ class Checkouts:
         folder = checkout_of(git_root) or checkout_of(cwd)
         if folder is None:
             return None
-        place = PurePosixPath(folded(folder))
-        above = map(str, (place, *place.parents))
-        root = next((path for path in above if path in self._remotes or path in self._roots), None)
+        path = PurePosixPath(folded(folder))
+        above = map(str, (path, *path.parents))
+        root = next((root for root in above if root in self._remotes or root in self._roots), None)
         if root is None:
-            return PurePosixPath(self._spellings.get(str(place), folder)).name or folder
+            return PurePosixPath(self._spellings.get(str(path), folder)).name or folder
         return self._remotes.get(root) or self._spellings[root]
 
 
@@ -108,7 +113,7 @@ def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:
 
 
 def name_repos(store: Store, domains: Mapping[str, str]) -> None:
-    """Name every session's repository anew where another session's remote tells more, or none does any more."""
+    """Update the repositories of sessions for which another session's remote became known, or is gone."""
     known = store.sessions.checkouts()
     checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known})
     name = cache(checkouts.repo)  # many sessions work at one place
@@ -129,7 +134,7 @@ _ORIGIN_URL = re.compile(r"url\s*=\s*(\S+)")
 
 
 def find_checkout(folder: Path) -> Path | None:
-    """The checkout that a folder lies in; that of a worktree is the main one."""
+    """The checkout that contains a folder; for a worktree, the main one."""
     for path in (folder, *folder.parents):
         if os.path.lexists(path / ".git"):
             return Path(main_checkout(str(path)) or path)

@@ -133,7 +133,7 @@ def find_spawned(store: Store, session: Session) -> dict[str, list[Session]]:
 
 
 class _Place(NamedTuple):
-    """Where an event stands in a transcript; its content is not read yet."""
+    """An event and its place in a transcript; its content is not read yet."""
 
     session: Session
     event: Event
@@ -186,7 +186,7 @@ def _items(store: Store, session: Session, events: Sequence[Event], depth: int =
 
 
 def _comes_before(child: Session, event: Event) -> bool:
-    """A sub-agent stands just before the result of the call that spawned it."""
+    """A sub-agent is shown just before the result of the call that spawned it."""
     if child.spawn_call_id is not None:
         return event.call_id == child.spawn_call_id and event.role != "assistant"
     return bool(event.ts and child.ended_at and event.ts >= child.ended_at)

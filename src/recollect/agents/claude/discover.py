@@ -1,4 +1,4 @@
-"""Claude Code's files: transcripts, those of sub-agents, and what lies beside them."""
+"""Claude Code's files: transcripts, those of sub-agents, and the files beside them."""
 
 import os
 import re

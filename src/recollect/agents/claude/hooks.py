@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def _failure(payload: "Mapping[str, Any]") -> str:
     error = payload.get("error")
-    is_interrupt = payload.get("is_interrupt") in (True, "true")  # a server is told everything as text
+    is_interrupt = payload.get("is_interrupt") in (True, "true")  # a server gets every field as text
     return error if isinstance(error, str) and not is_interrupt else ""
 
 

@@ -117,7 +117,7 @@ class Transcript(Log):
         return lane in self._warm_ups
 
     def next_position(self, ts_ms: int | None) -> int:
-        """Where the next record stands: in the order of its file, and among other files' by its time.
+        """The position of the next record: in the order of its file, and among other files by its time.
 
         A session may be spread over several files, so offsets say nothing; a time before that of an earlier record of
         the file counts as that one's.

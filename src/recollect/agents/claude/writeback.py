@@ -28,7 +28,7 @@ _NO_MEDIA = "[not kept by Recollect: {kind}, {bytes} bytes]"
 
 def rebuilt_entries(session: Session, items: Sequence[Item]) -> Iterator[Entry]:
     """The entries of a session in their order, and its title."""
-    names: dict[str, str | None] = {}  # of every record: the entry that stands for it, or for what it follows
+    names: dict[str, str | None] = {}  # of every record: its entry, or that of the record it follows
     by_uid = {event.event_uid: event for event, _ in items}
     usages: dict[str, Any] = {}
     for native_id, group in groupby(items, key=lambda item: item[0].native_id):
@@ -205,7 +205,7 @@ def _messages(session: Session, items: Sequence[Item], introduction: str) -> Ite
 
 def _call_messages(step: Step) -> list[dict[str, Any]]:
     name, arguments = _tool(step)
-    call_id = f"toolu_{uuid.uuid4().hex[:24]}"  # the service takes only ids of its own kind
+    call_id = f"toolu_{uuid.uuid4().hex[:24]}"  # the service accepts only ids of this form
     result = {"type": "tool_result", "tool_use_id": call_id, "content": _shortened(step.output)}
     failed = {"is_error": True} if step.result and step.result[0].is_error else {}
     call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}

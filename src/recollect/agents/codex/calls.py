@@ -341,7 +341,9 @@ def _add_result(
     is_further: bool = False,
 ) -> None:
     tool = call.tool if call else ""
-    kind, role, status = _result_kind(tool, result, is_failed, role)
+    # A further result of a call that failed adds its text: the failure counts once.
+    is_known = is_further and call is not None and call.is_failed
+    kind, role, status = _result_kind(tool, result, is_failed and not is_known, role)
     native_id = (call.native_id if call and call.native_id else call_id) if call or is_own_id(call_id) else None
     previous = rollout.state.previous
     # A result that is completed later stays where it first appeared.

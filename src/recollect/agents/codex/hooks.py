@@ -1,4 +1,4 @@
-"""Codex's hooks: it tells what a command printed, not whether it failed. They run once the user has trusted them."""
+"""Codex's hooks: they get what a command printed, not whether it failed. They run once the user has trusted them."""
 
 from recollect.agentkit.adapter import AgentHooks
 

@@ -285,27 +285,25 @@ def _image_generation(rollout: Rollout, item: Item) -> None:
 
 
 def _image_view(rollout: Rollout, item: Item) -> None:
+    _add_if_alone(rollout, item, "view_image", native(path=item.path), f"looked at {item.path}")
+
+
+def _add_if_alone(rollout: Rollout, item: Item, tool: str, arguments: dict[str, Any], words: str) -> None:
+    """The call of an item whose result is only in the output."""
     call_id = _id(rollout, item)
     if _is_alone(rollout, call_id):
-        _add_call(
-            rollout, call_id, "view_image", native(path=item.path), TOOL_CALL, summarise(f"looked at {item.path}")
-        )
+        _add_call(rollout, call_id, tool, arguments, TOOL_CALL, summarise(words))
     else:
-        rollout.skip("item/ImageView (twin)")
+        rollout.skip(f"item/{item.type} (twin)")
 
 
 def _collab_call(rollout: Rollout, item: Item) -> None:
     """A call to another agent: the call and its output are events; this names the agents it spawned."""
-    call_id = _id(rollout, item)
     threads = as_list(item.receiver_thread_ids)
     if item.tool in ("spawn_agent", "spawnAgent"):
         for thread in threads:
-            name_spawn(rollout, thread, call_id)
-    if _is_alone(rollout, call_id):
-        tool, arguments = str(item.tool)[:200], {"receiver_thread_ids": threads}
-        _add_call(rollout, call_id, tool, arguments, TOOL_CALL, summarise(f"called {item.tool}"))
-    else:
-        rollout.skip("item/CollabAgentToolCall (twin)")
+            name_spawn(rollout, thread, _id(rollout, item))
+    _add_if_alone(rollout, item, str(item.tool)[:200], {"receiver_thread_ids": threads}, f"called {item.tool}")
 
 
 def add_spawn_end(rollout: Rollout, item: Item) -> None:

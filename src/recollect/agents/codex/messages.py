@@ -241,7 +241,8 @@ def add_notice(rollout: Rollout, notice: Notice, name: str) -> None:
         kind, role, status = kinds.HUMAN_INTERVENTION, "user", "interrupted"
     elif name == "error" or (name in ("task_complete", "turn_complete") and notice.error):
         kind, role, status = kinds.ERROR, "assistant", "failed"
-        summary = summarise(f"failed: {_error_words(notice)}")
+        reason = text_in(notice.message) or text_in(as_mapping(notice.error).get("message") or notice.error)
+        summary = summarise(f"failed: {reason[:400] or 'no reason given'}")
     elif name == "stream_error":
         kind, status = kinds.RETRY, "retrying"
     words = text_in(notice.message)
@@ -285,11 +286,6 @@ _NOTICE_FIELDS = (
     "window_number",
     "previous_window_id",
 )
-
-
-def _error_words(notice: Notice) -> str:
-    reason = notice.message or as_mapping(notice.error).get("message") or notice.error
-    return reason[:400] if isinstance(reason, str) else "no reason given"
 
 
 def _rolled_back(rollout: Rollout, notice: Notice) -> dict[str, Any] | None:

@@ -193,21 +193,19 @@ class Rollout(Log):
         )
 
     def _parent(self, parent: str | None, native_id: str, block: int, kind: str) -> str | None:
-        """What an event follows: the one before it, unless told otherwise."""
+        """What an event follows: the one before it, unless `parent` is given."""
+        state = self.state
         if parent is None:
-            parent = self.state.previous
+            parent = state.previous
         if parent == native_id and not block:
             parent = None
-        return self._chain_prompt(native_id, parent) if kind == USER_MSG else parent
-
-    def _chain_prompt(self, native_id: str, parent: str | None) -> str | None:
-        """What a request follows: the second of two after one event follows the first, or they would look like one."""
-        state = self.state
-        if state.prompt is not None and parent == state.prompt_parent:
-            parent = state.prompt
-        else:
-            state.prompt_parent = parent
-        state.prompt = native_id
+        if kind == USER_MSG:
+            # The second of two requests after one event follows the first, or they would look like one.
+            if state.prompt is not None and parent == state.prompt_parent:
+                parent = state.prompt
+            else:
+                state.prompt_parent = parent
+            state.prompt = native_id
         return parent
 
     def copy_key(self, native_type: str, text: str) -> str | None:

@@ -75,19 +75,15 @@ def _add_facts(rollout: Rollout, meta: Meta) -> None:
     rollout.add_info(
         born_ms=rollout.ts_ms or parse_time_ms(meta.timestamp),
         cwd=as_text(meta.cwd),
-        git_remote=_string(git.get("repository_url")),
-        git_branch=_string(git.get("branch")),
-        agent_version=_string(meta.cli_version),
+        git_remote=as_text(git.get("repository_url")),
+        git_branch=as_text(git.get("branch")),
+        agent_version=as_text(meta.cli_version),
         provider=state.provider,
         **_relations(rollout, meta),
     )
     state.has_cwd = state.has_cwd or as_text(meta.cwd) is not None
     if isinstance(meta.instructions, str) and meta.instructions.strip():
         add_instructions(rollout, name_instructions(None, meta.instructions))
-
-
-def _string(value: Any) -> str | None:
-    return value[:4096] if isinstance(value, str) and value else None
 
 
 def _relations(rollout: Rollout, meta: Meta) -> dict[str, Any]:
@@ -119,9 +115,9 @@ def _sub_agent(meta: Meta, thread: str) -> dict[str, Any]:
         return {}
     root = bounded(meta.session_id)
     names = {
-        "nickname": _string(meta.agent_nickname or spawn.get("agent_nickname")),
-        "role": _string(meta.agent_role or spawn.get("agent_role")),
-        "path": _string(meta.agent_path or spawn.get("agent_path")),
+        "nickname": as_text(meta.agent_nickname or spawn.get("agent_nickname")),
+        "role": as_text(meta.agent_role or spawn.get("agent_role")),
+        "path": as_text(meta.agent_path or spawn.get("agent_path")),
     }
     return {
         "parent_native_id": parent,
@@ -170,7 +166,7 @@ def add_cwd(rollout: Rollout, cwd: str | None) -> None:
 def add_world_state(rollout: Rollout, world: WorldState) -> None:
     file = as_mapping(as_mapping(world.state).get("agents_md"))
     if isinstance(file.get("text"), str) and file["text"].strip():
-        add_instructions(rollout, name_instructions(_string(file.get("directory")), file["text"]))
+        add_instructions(rollout, name_instructions(as_text(file.get("directory")), file["text"]))
 
 
 def add_instructions(rollout: Rollout, instructions: Instructions | None) -> None:
@@ -220,7 +216,7 @@ def _add(rollout: Rollout, figures: list[int], usage_id: str) -> None:
 
 
 def add_totals(rollout: Rollout, record: TokenCount) -> None:
-    """Tokens since the last total. The first total, and one that is smaller than the last, is a start of its own."""
+    """Tokens since the last total. The first total, and one that is smaller than the last, starts a new count."""
     state, info = rollout.state, as_mapping(record.info)
     totals = as_mapping(info.get("total_token_usage"))
     if not totals:

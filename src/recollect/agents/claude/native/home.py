@@ -117,7 +117,7 @@ class NativeHome:
         return next(alike, folder)  # other builds of the program hash differently
 
     def working_folder(self, project: Path) -> str | None:
-        """The working folder of a project, as its sessions name it: its name alone does not tell."""
+        """The working folder of a project, as its sessions name it: the folder's own name is not enough."""
         sessions = (entry for path in sorted(project.glob("*.jsonl")) for entry in iter_entries(path))
         return next((entry["cwd"] for entry in sessions if isinstance(entry.get("cwd"), str)), None)
 

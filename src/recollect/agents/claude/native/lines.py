@@ -20,7 +20,7 @@ def iter_entries(path: Path) -> Iterator[Entry]:
 
 
 def _parse(line: bytes) -> Iterator[Entry]:
-    """The objects of a line: a record after a torn write may stand behind another one."""
+    """The objects of a line: a record after a torn write may share its line."""
     text, offset = line.decode("utf-8", "replace").strip(), 0
     while offset < len(text):
         try:
@@ -52,7 +52,7 @@ def append_entries(path: Path, entries: Iterable[Entry]) -> None:
         if size and os.pread(fd, 1, size - 1) != b"\n":
             content = b"\n" + content
         written = file.write(content)
-        while written < len(content):  # a full disk says so at the next try
+        while written < len(content):  # if the disk is full, the next try fails
             written += file.write(content[written:])
         os.fsync(fd)
 

@@ -37,7 +37,7 @@ def fork_entries(entries: Iterable[Entry], session_id: str, new_id: str, up_to: 
     if not kept:
         raise ValueError(f"Nothing to fork in session {session_id}")
     copies = [_copy(entry, by_uuid, names, session_id, new_id, now) for entry in kept]
-    copies[-1]["timestamp"] = now  # the newest leaf is the one a session goes on from
+    copies[-1]["timestamp"] = now  # a session continues from its newest leaf
     return copies + _replacements(entries, session_id, new_id, now)
 
 
@@ -263,7 +263,7 @@ class NativeSession:
         return tree[-1]["uuid"] if tree else None
 
     def _inherited(self) -> Entry:
-        """Where and by what the last entry that says so was written."""
+        """The folder, branch and version of the last entry that has them."""
         known: Entry = {"userType": "external"}
         for entry in iter_entries(self.path):
             known |= {key: entry[key] for key in _INHERITED if entry.get(key) is not None}
