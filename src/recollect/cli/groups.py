@@ -13,11 +13,11 @@ import recollect
 from recollect.api import open_memory
 from recollect.cli.filters import SESSION
 from recollect.cli.fresh import open_fresh
+from recollect.cli.handoff import in_folder
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 
 if TYPE_CHECKING:
-    from recollect.api import Forked
     from recollect.groups import Answered, Bookmark, Cleared, Group, Mount
 
 _POLL_SECONDS = 0.2
@@ -209,15 +209,11 @@ def run(
     how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
-        say = (lambda text: None) if as_json else _say
+        say = (lambda text: None) if as_json else (lambda text: click.echo(printable(text)))
         report = memory.groups.run(prompt, name, how, say=say)
     emit(report, as_json, lambda report: [])
     if not as_json:
         click.echo(grey(f"# {report.session_uid}"), err=True)
-
-
-def _say(text: str) -> None:
-    click.echo(printable(text))
 
 
 @click.command()
@@ -241,11 +237,7 @@ def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
         if at is not None:
             confirm("Write a new session file beside this one?", "write a session file", yes)
         forked = memory.groups.fork(chosen, at)
-    emit(forked, as_json, lambda forked: _fork_lines(forked, chosen.cwd))
-
-
-def _fork_lines(forked: "Forked", folder: str | None) -> Iterator[str]:
-    yield f"cd {shlex.quote(folder)} && {forked.command}" if folder else forked.command
+    emit(forked, as_json, lambda forked: [in_folder(chosen.cwd, forked.command)])
 
 
 @click.group()

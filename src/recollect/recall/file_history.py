@@ -116,15 +116,11 @@ def files(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | N
         counts[header.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
     visits = [_visit(header, counts[uid], last.get(uid)) for uid, header in headers.items()]
     latest = sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
-    return sorted(latest, key=_rank, reverse=True)
+    return sorted(latest, key=lambda visit: (visit.edits > 0, visit.last_at or "", visit.session_uid), reverse=True)
 
 
 def _scope(store: Store, filters: Filters) -> Scope:
     return scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
-
-
-def _rank(visit: FileVisit) -> tuple[bool, str, str]:
-    return visit.edits > 0, visit.last_at or "", visit.session_uid
 
 
 def _visit(header: SessionHeader, counts: Counter[str], last_ms: int | None) -> FileVisit:

@@ -95,7 +95,8 @@ class Hits:
         for start in range(0, min(len(events), _MOST_VERIFIED), _VERIFIED_AT_ONCE):
             batch = [event.id for event in events[start : start + _VERIFIED_AT_ONCE]]
             self._texts.read(batch)
-            verified |= {event for event in batch if self._has_all(event, exact)}
+            held = [event for event in batch if event in self._texts]
+            verified |= {event for event in held if all(is_there(phrase, self._texts[event]) for phrase in exact)}
             self._inexact |= set(batch) - verified
             if len(verified) >= _VERIFIED_AT_ONCE:
                 break
@@ -103,9 +104,6 @@ class Hits:
             candidate.is_verbatim |= any(event.id in verified for event in candidate.events)
             candidate.events.sort(key=lambda event: event.id not in verified)
         return bool(verified) or not exact
-
-    def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
-        return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
 
     def _read_ends(self, headers: Sequence[SessionHeader]) -> None:
         self._streams |= self._store.event_headers.streams([header.key for header in headers])
@@ -198,7 +196,7 @@ class Hits:
             "recent",
             first_request=first,
             ending=ending,
-            open_ends=self._open_ends(header),
+            open_ends=tuple(open_ends(self._store, header)[:_MOST_OPEN_ENDS]),
         )
 
     def _digested_ends(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None, Glimpse | None]:
@@ -207,10 +205,6 @@ class Hits:
         requests = digest.get("requests") or [None]
         first, last = (_quoted(request, kinds.USER_MSG) for request in (requests[0], requests[-1]))
         return first, last, _quoted(digest.get("final_answer"), kinds.ASSISTANT_MSG)
-
-    def _open_ends(self, header: SessionHeader) -> tuple[str, ...]:
-        """What a session left to do, in a line each; nothing if it has no digest yet."""
-        return tuple(open_ends(self._store, header)[:_MOST_OPEN_ENDS])
 
 
 def open_ends(store: Store, header: SessionHeader) -> list[str]:

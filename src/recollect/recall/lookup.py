@@ -145,7 +145,9 @@ class _Search:
         meant = query.text
         unknown: list[Word] = []
         for word in counted:
-            others = [word] if word.is_known else self._replaced(word, is_typed)
+            # What nothing has is replaced by a word that differs by a letter, else by its parts.
+            corrected = self._corrected(word.choice) if is_typed and not word.is_known else []
+            others = [word] if word.is_known else corrected or self._apart(word.choice)
             words |= {other.choice: other for other in others}
             if not others:
                 unknown.append(word)
@@ -161,10 +163,6 @@ class _Search:
         parts = self._parts(list(words.values())) if len(words) > 1 else []
         sentence = self._sentence(query) if meant == query.text else None
         return meant, Terms(list(words.values()), parts, sentence, query.excluded)
-
-    def _replaced(self, word: Word, is_typed: bool) -> list[Word]:
-        """What to search for instead of a word that nothing has: one that differs by a letter, else its parts."""
-        return (self._corrected(word.choice) if is_typed else []) or self._apart(word.choice)
 
     def _meaningful(self, needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:
         """The needs without words such as `how` and `the`, unless there is nothing else."""

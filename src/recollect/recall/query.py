@@ -94,7 +94,10 @@ def parse_query(text: str, now: datetime) -> Query:
     items = list(_items(text, now, notes))
     if any(isinstance(item, Phrase) and is_excluded for item, is_excluded in items) and re.search(_COMMAND, text):
         typed = items
-        items = [(_as_typed(item), False) if is_excluded else (item, False) for item, is_excluded in typed]
+        items = [
+            (item._replace(text=f"-{item.text}") if is_excluded and isinstance(item, Phrase) else item, False)
+            for item, is_excluded in typed
+        ]
         option = next(item.text for item, is_excluded in typed if is_excluded and isinstance(item, Phrase))
         notes.append(f"Treated as a command: `-{option}` excludes nothing")
     needs: list[tuple[Phrase, ...]] = []
@@ -109,7 +112,11 @@ def parse_query(text: str, now: datetime) -> Query:
         elif isinstance(item, Phrase) and is_excluded:
             excluded.append(item)
         elif isinstance(item, Phrase):
-            needs, is_choice = _added(needs, item, is_choice), False
+            if is_choice:
+                needs[-1] = (*needs[-1], item)
+            elif (item,) not in needs:
+                needs.append((item,))
+            is_choice = False
     filters = tuple(item for item, _ in items if isinstance(item, Filter))
     if excluded and not needs and not filters:
         notes.append("Only exclusions: searched for as words")
@@ -118,11 +125,6 @@ def parse_query(text: str, now: datetime) -> Query:
     is_plain = not (excluded or any(phrase.is_quoted or phrase.is_prefix for phrase in phrases))
     sentence = " ".join(phrase.text for phrase in phrases) if is_plain else ""
     return Query(text, tuple(needs), tuple(excluded), filters, tuple(notes), sentence)
-
-
-def _as_typed(item: Phrase | Filter) -> Phrase | Filter:
-    """What was read as an exclusion, as a word; a filter stays what it is."""
-    return item._replace(text=f"-{item.text}") if isinstance(item, Phrase) else item
 
 
 def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
@@ -139,12 +141,6 @@ def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
 
     rest = re.sub(_FILTER, taken_out, text).strip()
     return (rest, tuple(filters)) if filters and rest else (text, ())
-
-
-def _added(needs: list[tuple[Phrase, ...]], phrase: Phrase, is_choice: bool) -> list[tuple[Phrase, ...]]:
-    if is_choice:
-        return [*needs[:-1], (*needs[-1], phrase)]
-    return needs if (phrase,) in needs else [*needs, (phrase,)]
 
 
 def _is_needed(items: list[tuple[Phrase | Filter, bool]], place: int) -> bool:
@@ -245,10 +241,6 @@ def _one_of(*values: str) -> Callable[[str, datetime], bool]:
     return lambda value, now: value in values
 
 
-def _anything(value: str, now: datetime) -> bool:
-    return bool(value.strip())
-
-
 # Every filter there is, and whether it takes a value.
 FILTERS: dict[str, Callable[[str, datetime], bool]] = {
     **dict.fromkeys(
@@ -267,7 +259,7 @@ FILTERS: dict[str, Callable[[str, datetime], bool]] = {
             "task",
             "tag",
         ),
-        _anything,
+        lambda value, now: bool(value.strip()),
     ),
     "kind": _one_of(*KINDS),
     "outcome": _one_of(*OUTCOMES),
