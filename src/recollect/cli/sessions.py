@@ -70,6 +70,8 @@ def sessions(
 ) -> None:
     """List sessions, newest first; TEXT filters by title.
 
+    Below 100 columns outcomes are signs: ✓ success, ✗ fail, ○ abandoned, · unknown.
+
     \b
     recollect sessions --since "last week" --repo shop-api
     recollect sessions --here --sort cost
