@@ -11,7 +11,7 @@ from recollect.clock import rfc3339
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.coverage import Coverage
-from recollect.recall.query import Phrase
+from recollect.recall.query import Phrase, bare
 from recollect.recall.snippets import Pattern, Span, Texts, folded, is_exact, is_there, snippet, snippet_at
 from recollect.store import EventHeader, HeaderFilter, Scored, SessionHeader, Store
 from recollect.text import begins_with
@@ -125,9 +125,8 @@ class Hits:
             matches = self._digest_matches(candidate.digest, patterns)
             why = f"its digest has {'some of' if candidate.missing else 'all'} the words"
             first = last = None
-        return hit_of(
-            header, candidate.score, matches, why, first_request=first, ending=last, missing=candidate.missing
-        )
+        missing = tuple(map(bare, candidate.missing))
+        return hit_of(header, candidate.score, matches, why, first_request=first, ending=last, missing=missing)
 
     def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]

@@ -213,11 +213,14 @@ def _filter(name: str, value: str, is_excluded: bool, now: datetime) -> Filter |
 
 def _word(text: str) -> Phrase:
     is_prefix = len(text) > 1 and text.endswith("*")
-    return Phrase(text.rstrip("*") if is_prefix else _without_punctuation(text), is_prefix)
+    return Phrase(text.rstrip("*") if is_prefix else text, is_prefix)
 
 
-def _without_punctuation(text: str) -> str:
-    """A word without what a sentence or a line of code has around it: `panic:`, `(0.03s),`, `"src/app.py",`."""
+def bare(text: str) -> str:
+    """A word to show, without what a sentence or a line of code has around it: `panic:`, `(0.03s)`, `"src/app.py",`.
+
+    It is searched for as typed: a bracket in the same place tells the session that it was copied from.
+    """
     word = text.strip(_PUNCTUATION)
     for pair in _BRACKETS:
         is_around = word[:1] + word[-1:] == pair and not set(pair) & set(word[1:-1])
