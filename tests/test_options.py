@@ -207,7 +207,7 @@ def test_sessions_are_sorted_by_what_is_asked_for(sort: str, first: str) -> None
 @pytest.mark.usefixtures("store")
 def test_lists_say_how_much_they_show() -> None:
     assert (
-        "2 of 4 sessions · 1 without work hidden: --all · more: --offset 2" in invoke("sessions", "--limit", "2").output
+        "2 of 4 sessions · more: --offset 2 · 1 without work hidden: --all" in invoke("sessions", "--limit", "2").output
     )
     assert "3–4 of 4 sessions" in invoke("search", "walrus", "--limit", "2", "--offset", "2").output
     assert "1 of 2 edits · more: --offset 1" in invoke("blame", "walrus.py", "--limit", "1").output

@@ -203,9 +203,13 @@ def test_events_of_a_kind_are_listed_whole(tmp_path: Path, home: Home) -> None:
 
 
 def test_words_that_are_not_there_together_as_typed_are_all_named(run: Run) -> None:
-    noted = " ".join(run("search", "src/a.py", "use-a").stdout.split())
+    noted = " ".join(run("search", '"src/a.py",', "(use-a)").stdout.split())
 
     assert "note: No exact match for `src/a.py` and `use-a` together; showing matches for their words" in noted
+
+
+def test_a_word_that_a_session_lacks_is_named_without_its_punctuation(run: Run) -> None:
+    assert "[without like]" in run("search", "(like),", "walrus").stdout
 
 
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:

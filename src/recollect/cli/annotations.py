@@ -52,21 +52,23 @@ def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("session", type=SESSION)
-@click.argument("words", metavar="TEXT", nargs=-1, required=True)
+@click.argument("text", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Remove the note with this text.")
 @json_option
 @reports_errors
-def note(session: str, words: tuple[str, ...], remove: bool, as_json: bool) -> None:
+def note(session: str, text: tuple[str, ...], remove: bool, as_json: bool) -> None:
     """Add a note to a session.
 
     \b
     recollect note 3f2a91c4 "the migration that worked"
     """
-    text = " ".join(words)
+    written = " ".join(text)
     _change(
         session,
         as_json,
-        lambda annotations, chosen: annotations.drop_note(chosen, text) if remove else annotations.note(chosen, text),
+        lambda annotations, chosen: (
+            annotations.drop_note(chosen, written) if remove else annotations.note(chosen, written)
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from recollect.archive import FORMATS
 from recollect.cli.filters import SESSION
 from recollect.cli.fresh import open_fresh
 from recollect.cli.output import emit, json_option, reports_errors
-from recollect.cli.terminal import one_line, plural, shown_progress
+from recollect.cli.terminal import NO_SESSIONS, one_line, plural, shown_progress
 from recollect.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _lines(written: "list[Archive]") -> Iterator[str]:
     if len(written) > _SHOWN:
         yield f"and {plural(len(written) - _SHOWN, 'more session')}"
     if not written:
-        yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
+        yield NO_SESSIONS
 
 
 COMMANDS = (archive,)

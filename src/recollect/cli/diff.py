@@ -1,6 +1,6 @@
 """What a session changed: the command `diff`, and the lines of a diff for people."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -61,24 +61,20 @@ def _session_lines(changed: "SessionDiff", title: str | None) -> Iterator[str]:
     if changed.edits:
         counts = f"{plural(len(changed.edits), 'edit')} of {plural(len(files), 'file')}"
         yield grey(fitted(f"# {about}", line_columns()))
-        yield grey(f"# {counts} {_sum(changed.edits)}")
+        yield grey(f"# {counts} {counted(changed.edits)}")
     for edit in changed.edits:
         where = "" if edit.session_uid == changed.session_uid else f" in sub-agent {names[edit.session_uid]}"
         rewound = " [rewound]" if edit.is_abandoned else ""
         yield ""
-        yield grey(f"# #{edit.seq}{where} {local_time(edit.ts)} {counted(edit)} {printable(edit.path)}{rewound}")
+        yield grey(f"# #{edit.seq}{where} {local_time(edit.ts)} {counted([edit])} {printable(edit.path)}{rewound}")
         yield from diff_lines(edit.diff)
     if not changed.edits:
         yield f"No edits: {about}"
 
 
-def _sum(edits: "Iterable[EditDiff]") -> str:
-    edits = list(edits)
+def counted(edits: "Sequence[EditDiff]") -> str:
+    """How many lines edits added and removed."""
     return f"+{sum(edit.added for edit in edits)} -{sum(edit.removed for edit in edits)}"
-
-
-def counted(edit: "EditDiff") -> str:
-    return f"+{edit.added} -{edit.removed}"
 
 
 def diff_lines(diff: str) -> Iterator[str]:

@@ -11,13 +11,11 @@ from recollect import kinds
 from recollect.cli.filters import filter_options, session_argument
 from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import (
-    footer_lines,
     hit_table,
-    more_hint,
+    page_lines,
     related_lines,
     request_table,
     timeline_lines,
-    total_line,
     visit_lines,
 )
 from recollect.cli.matches import highlighted, matched_part
@@ -318,8 +316,7 @@ def _emit_page(
     listed = newest_first[page.offset : None if limit is None else page.offset + limit]
     emit(listed[::-1] if is_newest_last else listed, as_json, lines)
     if listed and not as_json:
-        counted = total_line(len(listed), page.offset, len(rows), thing)
-        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), page.offset, len(rows)), page.next)))
+        click.echo("\n".join(page_lines(len(listed), page.offset, len(rows), thing, page.next)))
 
 
 @click.command()
@@ -385,19 +382,15 @@ def answer_lines(
         else:
             yield from _match_lines(hit, names, most or max(1, on_screen))
     if answer.hits:
-        yield from footer_lines(*_footer(answer, offset, names))
+        yield from page_lines(len(answer.hits), offset, answer.total, "session", _next(answer.hits[0], names))
 
 
-def _footer(answer: "SearchAnswer", offset: int, names: Mapping[str, str]) -> Iterator[str]:
-    shown, best = len(answer.hits), answer.hits[0]
-    yield total_line(shown, offset, answer.total, "session")
-    if answer.total is not None:
-        yield more_hint(shown, offset, answer.total)
+def _next(best: "SessionHit", names: Mapping[str, str]) -> str:
+    """The command that opens the best match."""
     match = next((match for match in best.matches if match.seq), None)
     if match is None or best.is_recent:
-        yield f"next: recollect digest {names[best.session_uid]}"
-    else:
-        yield f"next: recollect show {names[match.session_uid]} --at {match.seq}"
+        return f"next: recollect digest {names[best.session_uid]}"
+    return f"next: recollect show {names[match.session_uid]} --at {match.seq}"
 
 
 def _mark(hit: "SessionHit") -> str:

@@ -13,6 +13,7 @@ import recollect
 from recollect.api import open_memory
 from recollect.cli.filters import SESSION
 from recollect.cli.fresh import open_fresh
+from recollect.cli.handoff import in_folder
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 
@@ -208,7 +209,8 @@ def run(
     how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
-        report = memory.groups.run(prompt, name, how, say=lambda text: None if as_json else click.echo(printable(text)))
+        say = (lambda text: None) if as_json else (lambda text: click.echo(printable(text)))
+        report = memory.groups.run(prompt, name, how, say=say)
     emit(report, as_json, lambda report: [])
     if not as_json:
         click.echo(grey(f"# {report.session_uid}"), err=True)
@@ -235,8 +237,7 @@ def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
         if at is not None:
             confirm("Write a new session file beside this one?", "write a session file", yes)
         forked = memory.groups.fork(chosen, at)
-    folder = f"cd {shlex.quote(chosen.cwd)} && " if chosen.cwd else ""
-    emit(forked, as_json, lambda forked: [f"{folder}{forked.command}"])
+    emit(forked, as_json, lambda forked: [in_folder(chosen.cwd, forked.command)])
 
 
 @click.group()

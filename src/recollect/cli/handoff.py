@@ -49,7 +49,12 @@ def handoff(session: str, agent: str, run: bool, yes: bool, as_json: bool) -> No
     elif run:
         run_in(list(plan.words), plan.cwd or "")
     else:
-        click.echo(f"cd {shlex.quote(plan.cwd)} && {plan.command}" if plan.cwd else plan.command)
+        click.echo(in_folder(plan.cwd, plan.command))
+
+
+def in_folder(folder: str | None, command: str) -> str:
+    """A command line that runs a command in a session's folder."""
+    return f"cd {shlex.quote(folder)} && {command}" if folder else command
 
 
 def write_plan(plan: "HandoverPlan", *, yes: bool, is_quiet: bool) -> None:

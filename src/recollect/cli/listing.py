@@ -1,7 +1,6 @@
 """Lists for people: headings, a line for each thing in columns, cut to the terminal; what is left out is counted."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,16 +60,14 @@ def make_table(columns: Iterable[Column], head: str, texts: Sequence[str], marks
     room = max(_LEAST_TITLE, line_columns() - sum(widths) - 2 * len(widths))
     lines = []
     for row, text in enumerate(texts):
-        cells = [_cell(column, row, columns_wide) for column, columns_wide in zip(shown, widths, strict=True)]
+        cells = [
+            click.style(_aligned(column.cells[row], room, column), fg=column.colours[row] if column.colours else None)
+            for column, room in zip(shown, widths, strict=True)
+        ]
         mark = fitted(marks[row], room - _LEAST_TITLE) if marks and room > _LEAST_TITLE else ""
         lines.append("  ".join([*cells, fitted(text, room - width(mark)) + grey(mark)]))
     heads = [_aligned(column.head, columns_wide, column) for column, columns_wide in zip(shown, widths, strict=True)]
     return Table(grey("  ".join([*heads, head])), lines, room)
-
-
-def _cell(column: Column, row: int, columns_wide: int) -> str:
-    colour = column.colours[row] if column.colours else None
-    return click.style(_aligned(column.cells[row], columns_wide, column), fg=colour)
 
 
 def _aligned(text: str, columns_wide: int, column: Column) -> str:
@@ -112,13 +109,14 @@ def outcome_column(outcomes: "Sequence[str | None]") -> Column:
 
 def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> Iterator[str]:
     """A line for each session; a sub-agent's title is marked."""
-    measures = {
-        "duration": Column("time", [duration(session.cost.wall_clock_s) for session in sessions], is_number=True),
-        "cost": Column(
-            "cost", [money(session.cost.usd, session.cost.usd_is_estimate) for session in sessions], is_number=True
-        ),
-        "tokens": Column("tokens", [number(_tokens(session)) for session in sessions], is_number=True),
+    costs = [session.cost for session in sessions]
+    tokens = [cost.input_tokens + cost.output_tokens + cost.cache_write_tokens for cost in costs]
+    cells = {
+        "duration": ("time", [duration(cost.wall_clock_s) for cost in costs]),
+        "cost": ("cost", [money(cost.usd, cost.usd_is_estimate) for cost in costs]),
+        "tokens": ("tokens", list(map(number, tokens))),
     }
+    measures = {name: Column(head, texts, is_number=True) for name, (head, texts) in cells.items()}
     chosen = ["duration", "cost"] if is_wide() else [] if is_narrow() else ["duration"]
     if sort in measures:
         chosen = [*chosen, sort] if is_wide() and sort not in chosen else chosen if is_wide() else [sort]
@@ -127,10 +125,6 @@ def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> Iterat
     marks = ["↳ " if session.parent_session_uid else "" for session in sessions]
     titles = [f"{mark}{one_line(session.title or '–')}" for mark, session in zip(marks, sessions, strict=True)]
     return _table_lines(make_table(columns, "title", titles))
-
-
-def _tokens(session: "Session") -> int:
-    return session.cost.input_tokens + session.cost.output_tokens + session.cost.cache_write_tokens
 
 
 def _table_lines(table: Table) -> Iterator[str]:
@@ -198,10 +192,11 @@ def _remarked(when: Column, sessions: "Sequence[Related | FileVisit]", remarks: 
 def timeline_lines(timeline: "Sequence[TimelineEntry]") -> Iterator[str]:
     starts = [local_time(entry.started_at) for entry in timeline]
     columns = _session_columns(Column("began", [start[11:] for start in starts]), timeline)
-    spans = [_seconds(entry.started_at, entry.ended_at) for entry in timeline]
     columns.append(outcome_column([entry.outcome for entry in timeline]))
     if not is_narrow():
-        columns.append(Column("time", [duration(span) for span in spans], is_number=True))
+        spans = [entry.ended - entry.started if entry.ended and entry.started else None for entry in timeline]
+        times = [duration(None if span is None else span.total_seconds()) for span in spans]
+        columns.append(Column("time", times, is_number=True))
     table = make_table(columns, "title", [one_line(entry.title or "–") for entry in timeline])
     if timeline:
         yield table.heading
@@ -210,12 +205,6 @@ def timeline_lines(timeline: "Sequence[TimelineEntry]") -> Iterator[str]:
         yield from (line for _, line in lines)
     if not timeline:
         yield "No sessions in this period"
-
-
-def _seconds(started_at: str | None, ended_at: str | None) -> float | None:
-    if started_at is None or ended_at is None:
-        return None
-    return (datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)).total_seconds()
 
 
 def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator[str]:
@@ -231,17 +220,19 @@ def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator
         yield "No signals"
 
 
+def page_lines(shown: int, offset: int, total: int | None, thing: str, *more: str) -> Iterator[str]:
+    """Below a part of a list: how much it is, the option that shows the next part, and what else there is to say."""
+    is_more = total is not None and shown and offset + shown < total
+    further = f"more: --offset {offset + shown}" if is_more else ""
+    return footer_lines(total_line(shown, offset, total, thing), further, *more)
+
+
 def total_line(shown: int, offset: int, total: int | None, thing: str) -> str:
     """How much of a list is shown: `20 of 43 sessions`."""
     if total is None or (shown == total and not offset):
         return plural(shown, thing)
     first = f"{number(offset + 1)}–{number(offset + shown)}" if offset and shown else number(shown)
     return f"{first} of {plural(total, thing)}"
-
-
-def more_hint(shown: int, offset: int, total: int) -> str:
-    """The option that shows the next part of a list; empty at its end."""
-    return f"more: --offset {offset + shown}" if shown and offset + shown < total else ""
 
 
 def footer_lines(*parts: str) -> Iterator[str]:

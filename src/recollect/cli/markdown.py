@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 import click
@@ -18,6 +19,7 @@ _BOLD = re.compile(r"\*\*(\S.*?)\*\*")
 _BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 _QUOTE = "> "
 _FENCE = ("```", "~~~")
+_code, _bold = partial(click.style, fg="cyan"), partial(click.style, bold=True)
 
 
 def markdown_lines(page: Iterable[str]) -> Iterator[str]:
@@ -81,16 +83,5 @@ def _styled(line: str) -> tuple[str, list[Style]]:
 
 def _row(text: str, styles: Sequence[Style], start: int, end: int) -> str:
     runs = groupby(range(start, end), key=styles.__getitem__)
-    return "".join(_run(style, "".join(text[place] for place in places)) for style, places in runs)
-
-
-def _run(style: Style, text: str) -> str:
-    return text if style is None else style(text)
-
-
-def _code(text: str) -> str:
-    return click.style(text, fg="cyan")
-
-
-def _bold(text: str) -> str:
-    return click.style(text, bold=True)
+    pieces = ((style, "".join(text[place] for place in places)) for style, places in runs)
+    return "".join(piece if style is None else style(piece) for style, piece in pieces)

@@ -19,7 +19,7 @@ def matched_part(text: str, words: Sequence[str], columns: int) -> str:
         return fitted(text, columns)
     starts = [0, *(_start(text, span, columns) for span in spans), *(begin for begin, _ in spans)]
     parts = [fitted(f"…{text[start:].lstrip('…')}" if start else text, columns) for start in starts]
-    return max(parts, key=lambda part: len("".join(_words_in(part, words))))
+    return max(parts, key=lambda part: len("".join({folded(part)[begin:end] for begin, end in _spans(part, words)})))
 
 
 def _start(text: str, span: Span, columns: int) -> int:
@@ -40,7 +40,3 @@ def highlighted(text: str, words: Sequence[str]) -> str:
 def _spans(text: str, words: Sequence[str]) -> list[Span]:
     pattern = "|".join(re.escape(one_line(word)) for word in sorted(words, key=len, reverse=True))
     return [match.span() for match in re.finditer(pattern, folded(text))] if pattern else []
-
-
-def _words_in(text: str, words: Sequence[str]) -> set[str]:
-    return {folded(text)[begin:end] for begin, end in _spans(text, words)}

@@ -10,7 +10,7 @@ import click
 from recollect.api import open_memory
 from recollect.cli.filters import SESSION, filter_options
 from recollect.cli.fresh import open_fresh
-from recollect.cli.handoff import obstacles, run_in, write_plan
+from recollect.cli.handoff import in_folder, obstacles, run_in, write_plan
 from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import (
     fitted,
@@ -65,8 +65,15 @@ def resume(session: str | None, run: bool, save_as: str | None, group: str | Non
         emit(resumed, as_json, _resumed_lines)
         return
     with open_fresh() as memory:
-        chosen = _root(memory, memory.session(session) if session else _last(memory))
-        command, folder = _require_command(chosen), chosen.cwd or ""
+        chosen = memory.session(session) if session else _last(memory)
+        if chosen.session_uid != chosen.root_session_uid:
+            chosen = memory.session(chosen.root_session_uid)
+        command, folder = chosen.resume_command, chosen.cwd or ""
+        if command is None:
+            hint = (
+                f"`recollect digest {chosen.native_session_id} --for-agent` prints a brief to start a new session with"
+            )
+            raise NotFound(f"Cannot resume sessions of this agent: {chosen.agent}", hint)
         if memory.handover.is_gone(chosen):
             write_plan(memory.handover.plan_rebuild(chosen), yes=yes, is_quiet=as_json)
     if as_json:
@@ -74,7 +81,7 @@ def resume(session: str | None, run: bool, save_as: str | None, group: str | Non
     elif run:
         run_in(shlex.split(command), folder)
     else:
-        click.echo(f"cd {shlex.quote(folder)} && {command}" if folder else command)
+        click.echo(in_folder(folder, command))
         click.echo(grey(f"# {local_time(chosen.ended_at)}  {one_line(chosen.title or '–')}"), err=True)
         for note in obstacles(shlex.split(command), folder):
             click.echo(f"note: {note}", err=True)
@@ -102,19 +109,6 @@ def _last(memory: "Memory") -> "Session":
         return memory.last_session(Path.cwd())
     except NotFound:
         return memory.last_session()
-
-
-def _root(memory: "Memory", session: "Session") -> "Session":
-    is_root = session.parent_session_uid is None or session.root_session_uid == session.session_uid
-    return session if is_root else memory.session(session.root_session_uid)
-
-
-def _require_command(session: "Session") -> str:
-    """The session's command; raises NotFound if its agent has none."""
-    hint = f"`recollect digest {session.native_session_id} --for-agent` prints a brief to start a new session with"
-    if session.resume_command is None:
-        raise NotFound(f"Cannot resume sessions of this agent: {session.agent}", hint)
-    return session.resume_command
 
 
 @click.command("open")
@@ -157,10 +151,8 @@ def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Ite
         yield ""
         yield grey(f"recollect resume {names[sessions[0].session_uid]} continues the first")
     else:
-        is_default = since == _SINCE
-        yield (
-            "Nothing left open in the last 30 days: `--since` looks further back" if is_default else "Nothing left open"
-        )
+        further = " in the last 30 days: `--since` looks further back" if since == _SINCE else ""
+        yield f"Nothing left open{further}"
 
 
 COMMANDS = (resume, open_)

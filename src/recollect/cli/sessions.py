@@ -12,7 +12,7 @@ import click
 from recollect import distill
 from recollect.cli.filters import SESSION, filter_options, session_argument
 from recollect.cli.fresh import open_fresh
-from recollect.cli.listing import footer_lines, more_hint, session_lines, signal_lines, total_line
+from recollect.cli.listing import footer_lines, page_lines, session_lines, signal_lines
 from recollect.cli.markdown import markdown_lines
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
@@ -70,6 +70,8 @@ def sessions(
 ) -> None:
     """List sessions, newest first; TEXT filters by title.
 
+    Below 100 columns outcomes are signs: ✓ success, ✗ fail, ○ abandoned, · unknown.
+
     \b
     recollect sessions --since "last week" --repo shop-api
     recollect sessions --here --sort cost
@@ -111,8 +113,7 @@ def _list_lines(
     yield from session_lines(matches, sort)
     hidden = f"{number(idle)} without work hidden: --all" if idle else ""
     if total:
-        counted = total_line(len(matches), offset, total, "session")
-        yield from footer_lines(counted, hidden, more_hint(len(matches), offset, total))
+        yield from page_lines(len(matches), offset, total, "session", hidden)
     elif is_filtered or idle:
         yield from footer_lines("No sessions match", hidden)
     else:
@@ -333,8 +334,7 @@ def signals(
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
     emit(listed, as_json, lambda listed: signal_lines(listed, with_session=chosen is None))
     if listed and not as_json:
-        counted = total_line(len(listed), offset, total, "signal")
-        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), offset, total))))
+        click.echo("\n".join(page_lines(len(listed), offset, total, "signal")))
 
 
 COMMANDS = (sessions, show, digest, exchanges, signals)

@@ -63,7 +63,8 @@ def _facts(payload: "dict[str, Any]", snapshot: "dict[str, Any]") -> "dict[str, 
     """What the line says; None where it is not known."""
     now = time.time()
     session_usd = _number(_object(payload.get("cost")).get("total_cost_usd"))
-    stored = _number(_object(snapshot.get("sessions")).get(_key(payload.get("session_id")))) or 0.0
+    checksum = crc32(str(payload.get("session_id")).encode("utf-8", "replace"))
+    stored = _number(_object(snapshot.get("sessions")).get(f"{checksum:08x}")) or 0.0
     news = 0.0 if session_usd is None else max(0.0, session_usd - stored)
     is_today = snapshot.get("day") == time.strftime("%Y-%m-%d")
     is_month = snapshot.get("month") == time.strftime("%Y-%m")
@@ -84,10 +85,6 @@ def _facts(payload: "dict[str, Any]", snapshot: "dict[str, Any]") -> "dict[str, 
     }
 
 
-def _key(session_id: "Any") -> str:
-    return f"{crc32(str(session_id).encode('utf-8', 'replace')):08x}"
-
-
 def _block(payload: "dict[str, Any]", snapshot: "dict[str, Any]", now: float) -> tuple[float | None, float]:
     """When the block of the agent that asks ends, and its money; the agent is the one whose folder has the log."""
     path = str(payload.get("transcript_path") or "")
@@ -99,20 +96,16 @@ def _block(payload: "dict[str, Any]", snapshot: "dict[str, Any]", now: float) ->
 
 
 def _parts(facts: "dict[str, Any]") -> list[str]:
-    about = "~" if facts["is_estimate"] else ""
+    about, left_s = "~" if facts["is_estimate"] else "", facts["block_left_s"]
     parts = [
         facts["model"],
         None if facts["session_usd"] is None else f"${facts['session_usd']:,.2f}",
         None if facts["today_usd"] is None else f"today {about}${facts['today_usd']:,.2f}",
-        None if facts["block_left_s"] is None else _block_part(facts, about),
+        None if left_s is None else f"block {about}${facts['block_usd']:,.2f}, {clock(left_s)} left",
         None if facts["limit_percent"] is None else f"limit {facts['limit_percent']:.0f}%",
         None if facts["context_percent"] is None else f"context {facts['context_percent']:.0f}%",
     ]
     return [part for part in parts if part]
-
-
-def _block_part(facts: "dict[str, Any]", about: str) -> str:
-    return f"block {about}${facts['block_usd']:,.2f}, {clock(facts['block_left_s'])} left"
 
 
 def clock(seconds: float) -> str:

@@ -34,7 +34,7 @@ MESSAGE_LINES = 400
 MESSAGE_CHARS = 40_000
 MARK = "▶"  # before the event that was asked for
 _MARGIN = 28
-_LEAST_COLUMNS = 24
+_LEAST_COLUMNS, _PIPE_COLUMNS, _MOST_COLUMNS = 24, 100, 140
 _DIFF_INDENT = 4
 _HOW_TO_SEE_ALL = "--full shows all"
 
@@ -96,7 +96,8 @@ def transcript_lines(
         for line in _item_lines(item, is_full=is_full):
             is_cut = is_cut or ELLIPSIS in line
             yield line
-        yield from _diff_of(item, diffs or {})
+        for line in diff_lines((diffs or {}).get(item.event.event_uid, "")):
+            yield f"{_bars(item.depth)}{' ' * _DIFF_INDENT}{line}"
     if item is None:
         yield empty
     elif is_cut and not is_full:
@@ -121,7 +122,8 @@ def _item_lines(item: TranscriptItem, *, is_full: bool) -> Iterator[str]:
     bar = _bars(item.depth)
     when = local_time(item.event.ts, seconds=True) if item.event.ts else ""
     marks = _marks(item.event)
-    room = max(_LEAST_COLUMNS, _width(item.depth) - len(click.unstyle(marks)))
+    columns = min(terminal_columns(_PIPE_COLUMNS), _MOST_COLUMNS) - _MARGIN - 2 * item.depth
+    room = max(_LEAST_COLUMNS, columns - len(click.unstyle(marks)))
     lines = list(_body(item.event, item.payload, room, is_full=is_full)) or [""]
     number = f"{MARK if item.is_asked_for else ''}#{item.event.seq}"
     shown = click.style(f"{number:>6}", fg="yellow", bold=True) if item.is_asked_for else grey(f"{number:>6}")
@@ -131,11 +133,6 @@ def _item_lines(item: TranscriptItem, *, is_full: bool) -> Iterator[str]:
         yield f"{bar}{' ' * _MARGIN}{line}".rstrip()
 
 
-def _diff_of(item: TranscriptItem, diffs: Mapping[str, str]) -> Iterator[str]:
-    for line in diff_lines(diffs.get(item.event.event_uid, "")):
-        yield f"{_bars(item.depth)}{' ' * _DIFF_INDENT}{line}"
-
-
 def _speaker(item: TranscriptItem) -> tuple[str, str]:
     label, colour = _SPEAKERS[item.event.kind]
     if item.event.kind == schema.USER_MSG and item.session.parent_session_uid:
@@ -143,10 +140,6 @@ def _speaker(item: TranscriptItem) -> tuple[str, str]:
     if item.event.kind == schema.ERROR and item.event.call_id is None:
         return "error", colour  # from the model's service, not from a call
     return label, colour
-
-
-def _width(depth: int) -> int:
-    return max(_LEAST_COLUMNS, min(terminal_columns(100), 140) - _MARGIN - 2 * depth)
 
 
 def _marks(event: Event) -> str:

@@ -1,7 +1,7 @@
 """What a search answers with. Named tuples: making a dataclass takes longer than a search may."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import orjson
 
@@ -130,18 +130,35 @@ class SessionHit(NamedTuple):
         return fields
 
 
-def command_for(header: "SessionHeader") -> str | None:
-    """The agent's own command that continues the session of a header; there is none for a sub-agent."""
-    return resume_command(*header.key) if header.session_uid == header.root_session_uid else None
+class Identity(TypedDict):
+    """What every record says of its session."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    repo: str | None
+    cwd: str | None
+    resume_command: str | None
+
+
+def identity(header: "SessionHeader") -> Identity:
+    """What names the session of a header, and the agent's own command that continues it; a sub-agent has none."""
+    is_root = header.session_uid == header.root_session_uid
+    command = resume_command(*header.key) if is_root else None
+    return Identity(
+        session_uid=header.session_uid,
+        title=header.title,
+        agent=header.agent,
+        repo=header.repo,
+        cwd=header.cwd,
+        resume_command=command,
+    )
 
 
 def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str, **more: Any) -> SessionHit:
     """A hit on the session of a header; `more` are further fields."""
     return SessionHit(
-        session_uid=header.session_uid,
-        title=header.title,
-        agent=header.agent,
-        repo=header.repo,
+        **identity(header),
         started_at=rfc3339(header.started_ms),
         score=round(score, 4),
         evicted=header.evicted_ms is not None and not any(match.seq for match in matches),
@@ -149,8 +166,6 @@ def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str
         ended_at=rfc3339(header.ended_ms),
         why=why,
         outcome=header.outcome,
-        cwd=header.cwd,
-        resume_command=command_for(header),
         **more,
     )
 

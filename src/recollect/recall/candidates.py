@@ -23,7 +23,7 @@ class Sessions:
         keys = self._store.event_headers.keys(missing)
         headers = self._store.session_headers.of(keys.values())
         for stream, key in keys.items():
-            header = self._headers[stream] = headers.get(key) or _nameless(*key)
+            header = self._headers[stream] = headers.get(key) or nameless(kinds.session_uid(*key))
             if header.session_uid == header.root_session_uid:
                 self._roots[header.session_uid] = header
         self.named({self._headers[stream].root_session_uid for stream in keys})
@@ -64,7 +64,7 @@ class Candidate:
         return (not self.is_verbatim, not self.is_complete, -self.score, -last_ms, self.header.session_uid)
 
 
-def _nameless(agent: str, native_id: str) -> SessionHeader:
+def nameless(uid: str) -> SessionHeader:
     """A session that a sweep has begun to read and has not accounted for yet."""
-    uid = kinds.session_uid(agent, native_id)
+    agent, _, native_id = uid.partition(":")
     return SessionHeader(agent, native_id, uid, uid, None, None, None, None, None)

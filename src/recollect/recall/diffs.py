@@ -63,9 +63,10 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
     failed = copied = 0
     for owner in _tree(session, find_spawned(store, session)):
         events = read_calls(store, owner, EDIT)
-        outcomes = _outcomes(events)
+        # The last result of each call.
+        outcomes = {event.call_id: event for event in events if event.call_id and event.role != "assistant"}
         own = [event for event in events if event.kind == EDIT and event.copy_of is None]
-        done = [event for event in own if not _has_failed(outcomes.get(event.call_id))]
+        done = [event for event in own if event.call_id not in outcomes or not outcomes[event.call_id].is_error]
         copied += sum(event.kind == EDIT for event in events) - len(own)
         failed += len(own) - len(done)
         made += [(owner, edit, change) for edit, change in _changes(store, owner, done, outcomes)]
@@ -90,17 +91,8 @@ def _tree(session: Session, spawned: dict[str, list[Session]]) -> Iterator[Sessi
         yield from _tree(child, spawned)
 
 
-def _outcomes(events: Iterable[Event]) -> dict[str | None, Event]:
-    """The last result of each call."""
-    return {event.call_id: event for event in events if event.call_id is not None and event.role != "assistant"}
-
-
-def _has_failed(result: Event | None) -> bool:
-    return result is not None and result.is_error
-
-
 def _changes(
-    store: Store, session: Session, edits: Sequence[Event], outcomes: dict[str | None, Event]
+    store: Store, session: Session, edits: Sequence[Event], outcomes: dict[str, Event]
 ) -> Iterator[tuple[Event, FileChange]]:
     """What edits changed, with whole paths: a sub-agent may have worked in another folder."""
     results = {edit.event_uid: outcomes[edit.call_id] for edit in edits if edit.call_id in outcomes}

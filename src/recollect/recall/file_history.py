@@ -15,7 +15,7 @@ import orjson
 from recollect.agentkit.edits import FileChange
 from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
-from recollect.recall.answers import command_for
+from recollect.recall.answers import identity
 from recollect.recall.candidates import Sessions
 from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
@@ -74,6 +74,7 @@ class FileEdit:
     summary: str
     request: str | None
     request_seq: int | None
+    repo: str | None = None
     cwd: str | None = None
     resume_command: str | None = None
 
@@ -116,31 +117,22 @@ def files(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | N
         counts[header.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
     visits = [_visit(header, counts[uid], last.get(uid)) for uid, header in headers.items()]
     latest = sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
-    return sorted(latest, key=_rank, reverse=True)
+    return sorted(latest, key=lambda visit: (visit.edits > 0, visit.last_at or "", visit.session_uid), reverse=True)
 
 
 def _scope(store: Store, filters: Filters) -> Scope:
     return scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
 
 
-def _rank(visit: FileVisit) -> tuple[bool, str, str]:
-    return visit.edits > 0, visit.last_at or "", visit.session_uid
-
-
 def _visit(header: SessionHeader, counts: Counter[str], last_ms: int | None) -> FileVisit:
     return FileVisit(
-        session_uid=header.session_uid,
-        title=header.title,
-        agent=header.agent,
-        repo=header.repo,
+        **identity(header),
         last_at=rfc3339(last_ms or header.ended_ms),
         edits=counts[EDIT],
         calls=counts[TOOL_CALL],
         mentions=counts[_MENTION],
         added=counts[_ADDED],
         removed=counts[_REMOVED],
-        cwd=header.cwd,
-        resume_command=command_for(header),
         evicted=header.evicted_ms is not None,
     )
 
@@ -309,9 +301,7 @@ def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
     event = step.event
     request = store.event_headers.request_of(event)
     return FileEdit(
-        session_uid=header.session_uid,
-        title=header.title,
-        agent=header.agent,
+        **identity(header),
         ts=rfc3339(event.ts_ms),
         event_uid=event.event_uid.hex(),
         seq=event.seq,
@@ -322,8 +312,6 @@ def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
         summary=event.summary,
         request=request.summary if request else None,
         request_seq=request.seq if request else None,
-        cwd=header.cwd,
-        resume_command=command_for(header),
     )
 
 

@@ -53,12 +53,11 @@ def as_options(filters: Filters) -> tuple[Filter, ...]:
     moments = {name: moment_ms(f"--{name}", getattr(filters, name)) for name in ("since", "before")}
     values = {_NAMES.get(name, name): value for name, value in filters._asdict().items()}
     values["is"] = "starred" if values.pop("is_starred") else None
-    values |= {name: None if ms is None else _iso(ms) for name, ms in moments.items()}
+    values |= {
+        name: None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+        for name, ms in moments.items()
+    }
     return tuple(Filter(name, value, is_option=True) for name, value in values.items() if value is not None)
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def names_for(store: Store, name: str, value: str) -> list[str]:

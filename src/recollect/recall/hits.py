@@ -11,7 +11,7 @@ from recollect.clock import rfc3339
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.coverage import Coverage
-from recollect.recall.query import Phrase
+from recollect.recall.query import Phrase, bare
 from recollect.recall.snippets import Pattern, Span, Texts, folded, is_exact, is_there, snippet, snippet_at
 from recollect.store import EventHeader, HeaderFilter, Scored, SessionHeader, Store
 from recollect.text import begins_with
@@ -95,7 +95,8 @@ class Hits:
         for start in range(0, min(len(events), _MOST_VERIFIED), _VERIFIED_AT_ONCE):
             batch = [event.id for event in events[start : start + _VERIFIED_AT_ONCE]]
             self._texts.read(batch)
-            verified |= {event for event in batch if self._has_all(event, exact)}
+            held = [event for event in batch if event in self._texts]
+            verified |= {event for event in held if all(is_there(phrase, self._texts[event]) for phrase in exact)}
             self._inexact |= set(batch) - verified
             if len(verified) >= _VERIFIED_AT_ONCE:
                 break
@@ -103,9 +104,6 @@ class Hits:
             candidate.is_verbatim |= any(event.id in verified for event in candidate.events)
             candidate.events.sort(key=lambda event: event.id not in verified)
         return bool(verified) or not exact
-
-    def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
-        return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
 
     def _read_ends(self, headers: Sequence[SessionHeader]) -> None:
         self._streams |= self._store.event_headers.streams([header.key for header in headers])
@@ -127,9 +125,8 @@ class Hits:
             matches = self._digest_matches(candidate.digest, patterns)
             why = f"its digest has {'some of' if candidate.missing else 'all'} the words"
             first = last = None
-        return hit_of(
-            header, candidate.score, matches, why, first_request=first, ending=last, missing=candidate.missing
-        )
+        missing = tuple(map(bare, candidate.missing))
+        return hit_of(header, candidate.score, matches, why, first_request=first, ending=last, missing=missing)
 
     def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]
@@ -198,7 +195,7 @@ class Hits:
             "recent",
             first_request=first,
             ending=ending,
-            open_ends=self._open_ends(header),
+            open_ends=tuple(open_ends(self._store, header)[:_MOST_OPEN_ENDS]),
         )
 
     def _digested_ends(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None, Glimpse | None]:
@@ -207,10 +204,6 @@ class Hits:
         requests = digest.get("requests") or [None]
         first, last = (_quoted(request, kinds.USER_MSG) for request in (requests[0], requests[-1]))
         return first, last, _quoted(digest.get("final_answer"), kinds.ASSISTANT_MSG)
-
-    def _open_ends(self, header: SessionHeader) -> tuple[str, ...]:
-        """What a session left to do, in a line each; nothing if it has no digest yet."""
-        return tuple(open_ends(self._store, header)[:_MOST_OPEN_ENDS])
 
 
 def open_ends(store: Store, header: SessionHeader) -> list[str]:

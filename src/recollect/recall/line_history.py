@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
-from recollect.recall.answers import command_for
-from recollect.recall.candidates import Sessions
+from recollect.recall.answers import identity
+from recollect.recall.candidates import Sessions, nameless
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
 from recollect.sessions import BlamedLine, blame_line, checkout_of
 from recollect.store import Store, StoredFact
@@ -153,11 +153,9 @@ def _is_timely(made_ms: int | None, blamed: BlamedLine) -> bool:
 
 
 def _kept_edit(store: Store, fact: StoredFact, edit: Mapping[str, Any]) -> FileEdit:
-    header = Sessions(store).named({fact.session_uid}).get(fact.session_uid)
+    header = Sessions(store).named({fact.session_uid}).get(fact.session_uid) or nameless(fact.session_uid)
     return FileEdit(
-        session_uid=fact.session_uid,
-        title=header.title if header else None,
-        agent=fact.agent,
+        **identity(header),
         ts=rfc3339(edit["at_ms"]),
         event_uid=edit["event_uid"],
         seq=edit["seq"],
@@ -168,8 +166,6 @@ def _kept_edit(store: Store, fact: StoredFact, edit: Mapping[str, Any]) -> FileE
         summary=f"edited {fact.details['path']}",
         request=fact.details["request"],
         request_seq=fact.details["request_seq"],
-        cwd=header.cwd if header else None,
-        resume_command=command_for(header) if header else None,
     )
 
 

@@ -13,7 +13,7 @@ from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.coverage import Coverage
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Hits
-from recollect.recall.query import OF_SESSIONS_ONLY, Phrase, Query, parse_query, sound, without_filters
+from recollect.recall.query import OF_SESSIONS_ONLY, Phrase, Query, bare, parse_query, sound, without_filters
 from recollect.recall.ranking import Ranking
 from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
 from recollect.recall.snippets import Span, is_exact
@@ -128,7 +128,7 @@ class _Search:
         words = terms.words if len(terms.words) <= FEW_WORDS else ()
         single = [word.choice[0] for word in words if len(word.choice) == 1]
         if not self._hits.verify(candidates, single) and candidates:
-            typed = [f"`{phrase.text}`" for phrase in single if is_exact(phrase)]
+            typed = [f"`{bare(phrase.text)}`" for phrase in single if is_exact(phrase)]
             names = typed[0] if len(typed) == 1 else f"{' and '.join(typed)} together"
             whose = "its" if len(typed) == 1 else "their"
             self._notes.append(f"No exact match for {names}; showing matches for {whose} words")
@@ -145,7 +145,9 @@ class _Search:
         meant = query.text
         unknown: list[Word] = []
         for word in counted:
-            others = [word] if word.is_known else self._replaced(word, is_typed)
+            # What nothing has is replaced by a word that differs by a letter, else by its parts.
+            corrected = self._corrected(word.choice) if is_typed and not word.is_known else []
+            others = [word] if word.is_known else corrected or self._apart(word.choice)
             words |= {other.choice: other for other in others}
             if not others:
                 unknown.append(word)
@@ -162,10 +164,6 @@ class _Search:
         sentence = self._sentence(query) if meant == query.text else None
         return meant, Terms(list(words.values()), parts, sentence, query.excluded)
 
-    def _replaced(self, word: Word, is_typed: bool) -> list[Word]:
-        """What to search for instead of a word that nothing has: one that differs by a letter, else its parts."""
-        return (self._corrected(word.choice) if is_typed else []) or self._apart(word.choice)
-
     def _meaningful(self, needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:
         """The needs without words such as `how` and `the`, unless there is nothing else."""
         tokens = {need: self._index.tokens(need[0].text) for need in needs}
@@ -173,7 +171,7 @@ class _Search:
         kept = meaningful([*plain.values(), *(need[0].text for need in needs if need not in plain)])
         dropped = [need for need, token in plain.items() if token not in kept]
         if dropped:
-            self._notes.append(f"Ignored: {', '.join(need[0].text for need in dropped)}")
+            self._notes.append(f"Ignored: {', '.join(bare(need[0].text) for need in dropped)}")
         return [need for need in needs if need not in dropped]
 
     def _counted(self, need: tuple[Phrase, ...]) -> Word:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from recollect.clock import AsDatetime, rfc3339
-from recollect.recall.answers import command_for
+from recollect.recall.answers import identity
 from recollect.recall.filters import Filters
 from recollect.recall.hits import open_ends
 from recollect.recall.scope import sessions_of
@@ -79,15 +79,10 @@ def timeline(store: Store, filters: Filters, limit: int | None = None, offset: i
     headers = store.session_headers.recent(-1 if limit is None else limit, sessions_of(store, filters), offset)
     return [
         TimelineEntry(
-            session_uid=header.session_uid,
-            title=header.title,
-            agent=header.agent,
-            repo=header.repo,
+            **identity(header),
             started_at=rfc3339(header.started_ms),
             ended_at=rfc3339(header.ended_ms),
             outcome=header.outcome,
-            cwd=header.cwd,
-            resume_command=command_for(header),
         )
         for header in sorted(headers, key=lambda header: (header.started_ms or 0, header.session_uid))
     ]
@@ -97,15 +92,10 @@ def unfinished(store: Store, filters: Filters, limit: int | None = None) -> list
     """Sessions whose digests say that something was left open, newest first."""
     found = (
         Unfinished(
-            session_uid=header.session_uid,
-            title=header.title,
-            agent=header.agent,
-            repo=header.repo,
+            **identity(header),
             ended_at=rfc3339(header.ended_ms),
             outcome=header.outcome,
             open_ends=ends,
-            cwd=header.cwd,
-            resume_command=command_for(header),
         )
         for header in store.session_headers.recent(-1, sessions_of(store, filters))
         if (ends := open_ends(store, header))
@@ -123,15 +113,10 @@ def related(store: Store, session_uid: str, limit: int) -> list[Related]:
 
 def _related(header: SessionHeader, score: float, why: str) -> Related:
     return Related(
-        session_uid=header.session_uid,
-        title=header.title,
-        agent=header.agent,
-        repo=header.repo,
+        **identity(header),
         started_at=rfc3339(header.started_ms),
         score=round(score, 4),
         why=why,
-        cwd=header.cwd,
-        resume_command=command_for(header),
     )
 
 

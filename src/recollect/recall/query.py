@@ -94,7 +94,10 @@ def parse_query(text: str, now: datetime) -> Query:
     items = list(_items(text, now, notes))
     if any(isinstance(item, Phrase) and is_excluded for item, is_excluded in items) and re.search(_COMMAND, text):
         typed = items
-        items = [(_as_typed(item), False) if is_excluded else (item, False) for item, is_excluded in typed]
+        items = [
+            (item._replace(text=f"-{item.text}") if is_excluded and isinstance(item, Phrase) else item, False)
+            for item, is_excluded in typed
+        ]
         option = next(item.text for item, is_excluded in typed if is_excluded and isinstance(item, Phrase))
         notes.append(f"Treated as a command: `-{option}` excludes nothing")
     needs: list[tuple[Phrase, ...]] = []
@@ -109,7 +112,11 @@ def parse_query(text: str, now: datetime) -> Query:
         elif isinstance(item, Phrase) and is_excluded:
             excluded.append(item)
         elif isinstance(item, Phrase):
-            needs, is_choice = _added(needs, item, is_choice), False
+            if is_choice:
+                needs[-1] = (*needs[-1], item)
+            elif (item,) not in needs:
+                needs.append((item,))
+            is_choice = False
     filters = tuple(item for item, _ in items if isinstance(item, Filter))
     if excluded and not needs and not filters:
         notes.append("Only exclusions: searched for as words")
@@ -118,11 +125,6 @@ def parse_query(text: str, now: datetime) -> Query:
     is_plain = not (excluded or any(phrase.is_quoted or phrase.is_prefix for phrase in phrases))
     sentence = " ".join(phrase.text for phrase in phrases) if is_plain else ""
     return Query(text, tuple(needs), tuple(excluded), filters, tuple(notes), sentence)
-
-
-def _as_typed(item: Phrase | Filter) -> Phrase | Filter:
-    """What was read as an exclusion, as a word; a filter stays what it is."""
-    return item._replace(text=f"-{item.text}") if isinstance(item, Phrase) else item
 
 
 def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
@@ -139,12 +141,6 @@ def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
 
     rest = re.sub(_FILTER, taken_out, text).strip()
     return (rest, tuple(filters)) if filters and rest else (text, ())
-
-
-def _added(needs: list[tuple[Phrase, ...]], phrase: Phrase, is_choice: bool) -> list[tuple[Phrase, ...]]:
-    if is_choice:
-        return [*needs[:-1], (*needs[-1], phrase)]
-    return needs if (phrase,) in needs else [*needs, (phrase,)]
 
 
 def _is_needed(items: list[tuple[Phrase | Filter, bool]], place: int) -> bool:
@@ -217,11 +213,14 @@ def _filter(name: str, value: str, is_excluded: bool, now: datetime) -> Filter |
 
 def _word(text: str) -> Phrase:
     is_prefix = len(text) > 1 and text.endswith("*")
-    return Phrase(text.rstrip("*") if is_prefix else _without_punctuation(text), is_prefix)
+    return Phrase(text.rstrip("*") if is_prefix else text, is_prefix)
 
 
-def _without_punctuation(text: str) -> str:
-    """A word without what a sentence or a line of code has around it: `panic:`, `(0.03s),`, `"src/app.py",`."""
+def bare(text: str) -> str:
+    """A word to show, without what a sentence or a line of code has around it: `panic:`, `(0.03s)`, `"src/app.py",`.
+
+    It is searched for as typed: a bracket in the same place tells the session that it was copied from.
+    """
     word = text.strip(_PUNCTUATION)
     for pair in _BRACKETS:
         is_around = word[:1] + word[-1:] == pair and not set(pair) & set(word[1:-1])
@@ -245,10 +244,6 @@ def _one_of(*values: str) -> Callable[[str, datetime], bool]:
     return lambda value, now: value in values
 
 
-def _anything(value: str, now: datetime) -> bool:
-    return bool(value.strip())
-
-
 # Every filter there is, and whether it takes a value.
 FILTERS: dict[str, Callable[[str, datetime], bool]] = {
     **dict.fromkeys(
@@ -267,7 +262,7 @@ FILTERS: dict[str, Callable[[str, datetime], bool]] = {
             "task",
             "tag",
         ),
-        _anything,
+        lambda value, now: bool(value.strip()),
     ),
     "kind": _one_of(*KINDS),
     "outcome": _one_of(*OUTCOMES),

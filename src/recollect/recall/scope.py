@@ -74,27 +74,18 @@ def _header_filter(query: Query) -> HeaderFilter:
 
 def _event_filter(query: Query, now: datetime) -> EventFilter:
     """What the filters say about events, of whatever session."""
+    since, before = (
+        [time_ms(value, now) for value in query.values(name) + query.values(opposite, is_excluded=True)]
+        for name, opposite in (("since", "before"), ("before", "since"))
+    )
+    refused = query.values("is", is_excluded=True)
     return EventFilter(
         choices=tuple(_choices(query)),
-        since_ms=_latest(query.values("since") + query.values("before", is_excluded=True), now),
-        before_ms=_earliest(query.values("before") + query.values("since", is_excluded=True), now),
-        is_error=_choice(query, "is", "error"),
+        since_ms=max(since, default=None),
+        before_ms=min(before, default=None),
+        is_error=True if "error" in query.values("is") else False if "error" in refused else None,
         with_copies=bool(query.values("session")),  # who asks for a fork wants all of it
     )
-
-
-def _choice(query: Query, name: str, value: str) -> bool | None:
-    if value in query.values(name):
-        return True
-    return False if value in query.values(name, is_excluded=True) else None
-
-
-def _latest(values: Iterable[str], now: datetime) -> int | None:
-    return max((time_ms(value, now) for value in values), default=None)
-
-
-def _earliest(values: Iterable[str], now: datetime) -> int | None:
-    return min((time_ms(value, now) for value in values), default=None)
 
 
 def _choices(query: Query) -> Iterable[Choice]:

@@ -51,7 +51,7 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
     """What was spent by these sessions as of `now`, an aware time in the user's zone."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
-    last_month = (month - timedelta(days=1)).replace(day=1)
+    last_month, next_month = (month - timedelta(days=1)).replace(day=1), (month + timedelta(days=32)).replace(day=1)
     since = min(last_month, day - timedelta(days=_RATE_DAYS))
     rows = [row for row in store.activity.hours(Span(sessions, _ms(since))) if row.hour * _HOUR_MS <= _ms(now)]
     spent = _sum(rows, month, now)
@@ -62,7 +62,7 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
         month_usd=spent,
         last_month_by_now_usd=_sum(rows, last_month, min(last_month + (now - month), month)),
         last_month_usd=_sum(rows, last_month, month),
-        forecast_usd=round(spent + daily_usd * ((_next_month(month) - now) / timedelta(days=1)), 9),
+        forecast_usd=round(spent + daily_usd * ((next_month - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
         blocks=_running(store, rows, now),
     )
@@ -70,10 +70,6 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
 
 def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
-
-
-def _next_month(month: datetime) -> datetime:
-    return (month + timedelta(days=32)).replace(day=1)
 
 
 def _sum(rows: Sequence[HourRow], begin: datetime, end: datetime) -> float:
