@@ -112,8 +112,16 @@ def test_what_is_looked_for_in_a_session_is_marked_in_its_transcript(server: Ser
     server.visit(page, f"/session/{LONG}?find=WIDGET")
     page.wait_for_selector(".found a")
 
-    assert page.evaluate("[...CSS.highlights.get('found')].every(range => range.toString !== undefined)")
     assert page.evaluate("CSS.highlights.get('found').size") > 10
+
+
+def test_a_match_of_a_search_opens_with_its_words_marked(server: Served, page: Any) -> None:
+    server.visit(page, "/search?q=widget797")
+    page.locator(".match").first.click()
+    page.locator(".is-asked-for .output:has-text('widget797')").wait_for()
+    page.evaluate("async () => { while (!CSS.highlights.get('found')?.size) await new Promise(requestAnimationFrame); }")
+
+    assert page.evaluate("[...CSS.highlights.get('found')][0].startContainer.data.includes('widget797')")
 
 
 def test_a_new_name_is_the_title_at_once(server: Served, page: Any) -> None:

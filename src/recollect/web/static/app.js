@@ -122,27 +122,32 @@
       goal.scrollIntoView({ block: "center", behavior: "instant" });
     } else if (anchor?.startsWith("e-")) return openEvent(anchor, { replace: true });
     else scrollTo({ top, behavior: "instant" });
-    highlight(new URLSearchParams(location.search).get("find"));
+    highlight();
     if (document.activeElement === document.body) page.focus({ preventScroll: true });
   }
   // An event that is not on this page, or folded away: the server finds it.
   const openEvent = (anchor, how) => show(`${location.pathname}?at=${anchor.slice(2)}`, how);
-  // What was looked for in a session, marked wherever it is shown.
-  function highlight(text) {
+  // What was looked for, in this session or in all, marked wherever it is shown.
+  function highlight() {
     window.CSS.highlights?.delete("found");
+    const asked = new URLSearchParams(location.search);
+    const words = asked.has("find") ? [asked.get("find")] : (asked.get("mark") ?? "").split(" ");
+    const wanted = words.map((word) => word.toLowerCase()).filter(Boolean);
     const transcript = page.querySelector(".transcript");
-    if (!text || !transcript || !window.CSS.highlights) return;
+    if (!wanted.length || !transcript || !window.CSS.highlights) return;
     const found = new Highlight();
     const walker = document.createTreeWalker(transcript, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       const content = node.data.toLowerCase();
-      const wanted = text.toLowerCase();
-      for (let at = content.indexOf(wanted); at >= 0; at = content.indexOf(wanted, at + wanted.length))
-        found.add(new StaticRange({ startContainer: node, startOffset: at, endContainer: node, endOffset: Math.min(at + wanted.length, node.length) }));
+      for (const word of wanted)
+        for (let at = content.indexOf(word); at >= 0; at = content.indexOf(word, at + word.length)) {
+          const end = Math.min(at + word.length, node.length); // lower case may be longer
+          if (at < end) found.add(new StaticRange({ startContainer: node, startOffset: at, endContainer: node, endOffset: end }));
+        }
     }
     window.CSS.highlights.set("found", found);
   }
-  document.addEventListener("htmx:after:swap", () => highlight(new URLSearchParams(location.search).get("find")));
+  document.addEventListener("htmx:after:swap", highlight);
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href]");
     const isPlain = !event.defaultPrevented && event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey);
