@@ -61,6 +61,7 @@ def server(store: Path) -> Iterator[Served]:
 
 def test_back_returns_to_the_same_place_of_a_list(server: Served, page: Any) -> None:
     server.visit(page, "/sessions")
+    left = page.locator(".row").nth(35).get_attribute("href")
     page.locator(".row").nth(35).click()
     page.wait_for_selector(".tabs")
     before = page.evaluate("history.length")
@@ -68,6 +69,7 @@ def test_back_returns_to_the_same_place_of_a_list(server: Served, page: Any) -> 
     page.wait_for_selector(".rows")
     page.evaluate("async () => { while (scrollY <= 300) await new Promise(requestAnimationFrame); }")
 
+    assert page.locator(":focus").get_attribute("href") == left
     assert page.evaluate("history.length") == before
 
 

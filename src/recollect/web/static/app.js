@@ -85,11 +85,11 @@
   // Pages. Each link fetches its page into <main>; the address follows.
   const here = () => location.pathname + location.search;
   let loads = 0;
-  async function show(path, { push = false, replace = false, isQuiet = false, top = 0 } = {}) {
+  async function show(path, { push = false, replace = false, isQuiet = false, left = {} } = {}) {
     const number = ++loads;
     const [target, anchor] = path.split("#");
     if (push) {
-      history.replaceState({ top: scrollY }, ""); // for the way back
+      history.replaceState({ top: scrollY, row: document.activeElement.getAttribute("href") }, ""); // for the way back
       history.pushState(null, "", path);
     }
     if (replace) history.replaceState(null, "", path);
@@ -97,9 +97,9 @@
     await htmx.ajax("GET", target, { target: "#page", swap: isQuiet ? "innerMorph" : "innerHTML" });
     if (number !== loads || isLost) return;
     page.removeAttribute("aria-busy");
-    if (token) arrive(anchor, isQuiet, top);
+    if (token) arrive(anchor, isQuiet, left);
   }
-  function arrive(anchor, isQuiet, top) {
+  function arrive(anchor, isQuiet, left) {
     const first = `/${location.pathname.split("/")[1]}`;
     for (const link of document.querySelectorAll(".side a")) {
       const isHere = link.pathname === first || (link.pathname === "/sessions" && first === "/session");
@@ -121,7 +121,8 @@
       goal.classList.add("is-asked-for");
       goal.scrollIntoView({ block: "center", behavior: "instant" });
     } else if (anchor?.startsWith("e-")) return openEvent(anchor, { replace: true });
-    else scrollTo({ top, behavior: "instant" });
+    else scrollTo({ top: left.top ?? 0, behavior: "instant" });
+    if (left.row) rows().find((row) => row.getAttribute("href") === left.row)?.focus({ preventScroll: true });
     highlight();
     if (document.activeElement === document.body) page.focus({ preventScroll: true });
   }
@@ -164,7 +165,7 @@
     }
   });
   addEventListener("popstate", (event) => {
-    if (!location.hash.startsWith("#e-")) show(here() + location.hash, { top: event.state?.top });
+    if (!location.hash.startsWith("#e-")) show(here() + location.hash, { left: event.state ?? {} });
   });
 
   // Search as you type.
