@@ -82,6 +82,14 @@ def test_the_address_of_a_message_opens_its_session_at_this_message(server: Serv
     assert f"request {number}" in page.locator(".is-asked-for").inner_text()
 
 
+def test_one_link_goes_to_the_end_of_a_session(server: Served, page: Any) -> None:
+    server.visit(page, f"/session/{LONG}")
+    page.get_by_text("Go to the end").click()
+    page.wait_for_selector(".is-asked-for")
+
+    assert "Module 797 has a widget." in page.locator(".is-asked-for").inner_text()
+
+
 def test_a_long_output_is_shown_in_full_on_demand(server: Served, page: Any) -> None:
     server.visit(page, f"/session/{LOUD}")
     page.locator(".step > summary").first.click()
@@ -121,7 +129,7 @@ def test_a_match_of_a_search_opens_with_its_words_marked(server: Served, page: A
     server.visit(page, "/search?q=widget797")
     page.locator(".match").first.click()
     page.locator(".is-asked-for .output:has-text('widget797')").wait_for()
-    page.evaluate("async () => { while (!CSS.highlights.get('found')?.size) await new Promise(requestAnimationFrame); }")
+    page.evaluate("async () => { while (!CSS.highlights.has('found')) await new Promise(requestAnimationFrame); }")
 
     assert page.evaluate("[...CSS.highlights.get('found')][0].startContainer.data.includes('widget797')")
 
