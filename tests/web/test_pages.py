@@ -212,6 +212,16 @@ def test_a_known_error_opens_what_fixed_it(page: Any) -> None:
     assert page.locator("#error").input_value() == error
 
 
+def test_a_command_of_the_statistics_opens_the_sessions_that_ran_it(page: Any) -> None:
+    go(page, "/stats?since=1y&by=command")
+    command = page.locator(".breakdown tbody a").first
+    name = command.inner_text()
+    command.click()
+    page.wait_for_selector(".hit-card")
+
+    assert page.locator("#q").input_value() == f'"{name}"'
+
+
 def test_on_a_phone_filters_are_folded_and_the_current_page_is_in_sight(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     go(page, "/stats")

@@ -131,7 +131,8 @@ def find_in(memory: Memory, outline: Outline, text: str) -> list[dict[str, Any]]
         content = payload_text(item.event.kind, item.payload) or item.event.summary
         place = content.casefold().find(wanted)
         if place >= 0:
-            snippet = " ".join(content[max(0, place - 60) : place + 160].split())
+            begin = content.find(" ", place - 60, place) + 1 if place > 60 else 0  # at a word
+            snippet = ("… " if begin else "") + " ".join(content[begin or max(0, place - 60) : place + 160].split())
             event = item.event
             found.append({"event_uid": event.event_uid, "kind": event.kind, "ts": event.ts, "snippet": snippet})
         if len(found) == _MOST_FOUND:
