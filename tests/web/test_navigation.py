@@ -82,6 +82,15 @@ def test_the_address_of_a_message_opens_its_session_at_this_message(server: Serv
     assert f"request {number}" in page.locator(".is-asked-for").inner_text()
 
 
+def test_a_long_breakdown_is_shown_in_full_on_demand(server: Served, page: Any) -> None:
+    server.visit(page, "/stats?since=1y&by=session")
+    before = page.locator(".breakdown tbody a").count()
+    page.get_by_text("Show all 42").click()
+    page.wait_for_selector("text=Show all", state="detached")
+
+    assert (before, page.locator(".breakdown tbody a").count()) == (25, 42)
+
+
 def test_one_link_goes_to_the_end_of_a_session(server: Served, page: Any) -> None:
     server.visit(page, f"/session/{LONG}")
     page.get_by_text("Go to the end").click()
