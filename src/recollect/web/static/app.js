@@ -89,10 +89,11 @@
     const number = ++loads;
     const [target, anchor] = path.split("#");
     if (push) {
-      history.replaceState({ top: scrollY, row: document.activeElement.getAttribute("href") }, ""); // for the way back
+      history.replaceState({ top: scrollY, row: document.activeElement?.getAttribute("href") }, ""); // for the way back
       history.pushState(null, "", path);
     }
     if (replace) history.replaceState(null, "", path);
+    isLost = false;
     if (!isQuiet) page.setAttribute("aria-busy", "true");
     await htmx.ajax("GET", target, { target: "#page", swap: isQuiet ? "innerMorph" : "innerHTML" });
     if (number !== loads || isLost) return;
@@ -357,7 +358,6 @@
     if (answer.status === 401) return lock();
     if (!answer.ok) throw new Error(String(answer.status));
     if (isLost) show(here() + location.hash);
-    isLost = false;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let part = await reader.read(); !part.done; part = await reader.read())
       if (part.value.includes("event: stored")) await refresh();
