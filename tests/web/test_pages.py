@@ -180,6 +180,17 @@ def test_opening_a_step_reads_its_output(server: Served, page: Any) -> None:
     assert "needle1 found a widget" in page.locator(".step-body .output").first.inner_text()
 
 
+def test_find_in_a_session_looks_into_its_sub_agents(server: Served) -> None:
+    listed = [session["session_uid"] for session in server.json("/sessions?all=1")["sessions"]]
+    related = {uid: server.json(f"/session/{quote(uid)}?view=related")["sub_agents"] for uid in listed}
+    parent, child = next((uid, children[0]["session_uid"]) for uid, children in related.items() if children)
+    asked = server.json(f"/session/{quote(child)}")["requests"][0]["text"]
+
+    found = server.json(f"/session/{quote(parent)}?find={quote(asked[:30])}")["found"]
+
+    assert child in {match["session_uid"] for match in found}
+
+
 def test_search_answers_as_one_types_and_the_address_follows(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("AssertionErr", delay=15)
