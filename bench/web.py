@@ -58,6 +58,7 @@ def requests(memory: Memory) -> Iterator[tuple[str, str, Params]]:
     yield "stats", "/stats", Params()
     yield "stats, year", "/stats", Params(query={"since": "1y"})
     yield "fixes", "/fixes", Params(query={"error": "ModuleNotFoundError: No module named 'x'"})
+    yield "known fixes", "/fixes", Params()
     yield "decisions", "/decisions", Params()
     yield "graph", "/graph", Params()
     yield "workflows", "/workflows", Params()

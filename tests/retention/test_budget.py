@@ -360,3 +360,7 @@ def test_no_byte_of_many_rare_words_is_left(tmp_path: Path, home: Home) -> None:
     content = bytes_of(store)
 
     assert [word for word in words if word[1:].encode() in content] == []
+
+
+def test_a_status_is_the_same_with_an_outlook_made_before(memory: Memory) -> None:
+    assert memory.status(memory.outlook()) == memory.status()

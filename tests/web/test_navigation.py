@@ -61,6 +61,7 @@ def server(store: Path) -> Iterator[Served]:
 
 def test_back_returns_to_the_same_place_of_a_list(server: Served, page: Any) -> None:
     server.visit(page, "/sessions")
+    left = page.locator(".row").nth(35).get_attribute("href")
     page.locator(".row").nth(35).click()
     page.wait_for_selector(".tabs")
     before = page.evaluate("history.length")
@@ -68,6 +69,7 @@ def test_back_returns_to_the_same_place_of_a_list(server: Served, page: Any) -> 
     page.wait_for_selector(".rows")
     page.evaluate("async () => { while (scrollY <= 300) await new Promise(requestAnimationFrame); }")
 
+    assert page.locator(":focus").get_attribute("href") == left
     assert page.evaluate("history.length") == before
 
 
@@ -78,6 +80,23 @@ def test_the_address_of_a_message_opens_its_session_at_this_message(server: Serv
     page.wait_for_selector(".is-asked-for")
 
     assert f"request {number}" in page.locator(".is-asked-for").inner_text()
+
+
+def test_a_long_breakdown_is_shown_in_full_on_demand(server: Served, page: Any) -> None:
+    server.visit(page, "/stats?since=1y&by=session")
+    before = page.locator(".breakdown tbody a").count()
+    page.get_by_text("Show all 42").click()
+    page.wait_for_selector("text=Show all", state="detached")
+
+    assert (before, page.locator(".breakdown tbody a").count()) == (25, 42)
+
+
+def test_one_link_goes_to_the_end_of_a_session(server: Served, page: Any) -> None:
+    server.visit(page, f"/session/{LONG}")
+    page.get_by_text("Go to the end").click()
+    page.wait_for_selector(".is-asked-for")
+
+    assert "Module 797 has a widget." in page.locator(".is-asked-for").inner_text()
 
 
 def test_a_long_output_is_shown_in_full_on_demand(server: Served, page: Any) -> None:
@@ -112,8 +131,16 @@ def test_what_is_looked_for_in_a_session_is_marked_in_its_transcript(server: Ser
     server.visit(page, f"/session/{LONG}?find=WIDGET")
     page.wait_for_selector(".found a")
 
-    assert page.evaluate("[...CSS.highlights.get('found')].every(range => range.toString !== undefined)")
     assert page.evaluate("CSS.highlights.get('found').size") > 10
+
+
+def test_a_match_of_a_search_opens_with_its_words_marked(server: Served, page: Any) -> None:
+    server.visit(page, "/search?q=widget797")
+    page.locator(".match").first.click()
+    page.locator(".is-asked-for .output:has-text('widget797')").wait_for()
+    page.evaluate("async () => { while (!CSS.highlights.has('found')) await new Promise(requestAnimationFrame); }")
+
+    assert page.evaluate("[...CSS.highlights.get('found')][0].startContainer.data.includes('widget797')")
 
 
 def test_a_new_name_is_the_title_at_once(server: Served, page: Any) -> None:

@@ -180,6 +180,17 @@ def test_opening_a_step_reads_its_output(server: Served, page: Any) -> None:
     assert "needle1 found a widget" in page.locator(".step-body .output").first.inner_text()
 
 
+def test_find_in_a_session_looks_into_its_sub_agents(server: Served) -> None:
+    listed = [session["session_uid"] for session in server.json("/sessions?all=1")["sessions"]]
+    related = {uid: server.json(f"/session/{quote(uid)}?view=related")["sub_agents"] for uid in listed}
+    parent, child = next((uid, children[0]["session_uid"]) for uid, children in related.items() if children)
+    asked = server.json(f"/session/{quote(child)}")["requests"][0]["text"]
+
+    found = server.json(f"/session/{quote(parent)}?find={quote(asked[:30])}")["found"]
+
+    assert child in {match["session_uid"] for match in found}
+
+
 def test_search_answers_as_one_types_and_the_address_follows(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("AssertionErr", delay=15)
@@ -210,6 +221,16 @@ def test_a_known_error_opens_what_fixed_it(page: Any) -> None:
     page.wait_for_selector(".fix-steps")
 
     assert page.locator("#error").input_value() == error
+
+
+def test_a_command_of_the_statistics_opens_the_sessions_that_ran_it(page: Any) -> None:
+    go(page, "/stats?since=1y&by=command")
+    command = page.locator(".breakdown tbody a").first
+    name = command.inner_text()
+    command.click()
+    page.wait_for_selector(".hit-card")
+
+    assert page.locator("#q").input_value() == f'"{name}"'
 
 
 def test_on_a_phone_filters_are_folded_and_the_current_page_is_in_sight(page: Any) -> None:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -125,15 +126,31 @@ def read_steps(memory: Memory, outline: Outline, event: str, count: int) -> list
 
 
 def find_in(memory: Memory, outline: Outline, text: str) -> list[dict[str, Any]]:
-    """The events of a session that have a text in them, in any case; at most a hundred."""
-    wanted, found = text.casefold(), []
-    for item in _items(memory, outline.session, outline.events):
-        content = payload_text(item.event.kind, item.payload) or item.event.summary
-        place = content.casefold().find(wanted)
-        if place >= 0:
-            snippet = " ".join(content[max(0, place - 60) : place + 160].split())
-            event = item.event
-            found.append({"event_uid": event.event_uid, "kind": event.kind, "ts": event.ts, "snippet": snippet})
-        if len(found) == _MOST_FOUND:
-            break
-    return found
+    """The events of a session and its sub-agents that have a text in them, in any case; at most a hundred."""
+    wanted = text.casefold()
+    items = (item for item in _all_items(memory, outline) if wanted in _content(item).casefold())
+    return [_match(item, wanted) for item in islice(items, _MOST_FOUND)]
+
+
+def _all_items(memory: Memory, outline: Outline) -> Iterator[TranscriptItem]:
+    yield from _items(memory, outline.session, outline.events)
+    for child in outline.sub_agents:
+        yield from _items(memory, child, memory.events(child, with_copies=True))
+
+
+def _content(item: TranscriptItem) -> str:
+    return payload_text(item.event.kind, item.payload) or item.event.summary
+
+
+def _match(item: TranscriptItem, wanted: str) -> dict[str, Any]:
+    content, event = _content(item), item.event
+    place = content.casefold().find(wanted)
+    begin = content.find(" ", place - 60, place) + 1 if place > 60 else 0  # at a word
+    snippet = ("… " if begin else "") + " ".join(content[begin or max(0, place - 60) : place + 160].split())
+    return {
+        "session_uid": item.session.session_uid,
+        "event_uid": event.event_uid,
+        "kind": event.kind,
+        "ts": event.ts,
+        "snippet": snippet,
+    }

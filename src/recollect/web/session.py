@@ -50,6 +50,7 @@ def _transcript(memory: Memory, chosen: Session, params: Params) -> Records:
         "page": page,
         "pages": len(outline.starts),
         "at": asked.event_uid[-12:] if asked else "",
+        "last": outline.events[-1].event_uid[-12:] if outline.events else "",
         "requests": outline.requests(),
         "found": find_in(memory, outline, find) if find else None,
         "find": find,

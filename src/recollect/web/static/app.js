@@ -85,21 +85,22 @@
   // Pages. Each link fetches its page into <main>; the address follows.
   const here = () => location.pathname + location.search;
   let loads = 0;
-  async function show(path, { push = false, replace = false, isQuiet = false, top = 0 } = {}) {
+  async function show(path, { push = false, replace = false, isQuiet = false, left = {} } = {}) {
     const number = ++loads;
     const [target, anchor] = path.split("#");
     if (push) {
-      history.replaceState({ top: scrollY }, ""); // for the way back
+      history.replaceState({ top: scrollY, row: document.activeElement?.getAttribute("href") }, ""); // for the way back
       history.pushState(null, "", path);
     }
     if (replace) history.replaceState(null, "", path);
+    isLost = false;
     if (!isQuiet) page.setAttribute("aria-busy", "true");
     await htmx.ajax("GET", target, { target: "#page", swap: isQuiet ? "innerMorph" : "innerHTML" });
     if (number !== loads || isLost) return;
     page.removeAttribute("aria-busy");
-    if (token) arrive(anchor, isQuiet, top);
+    if (token) arrive(anchor, isQuiet, left);
   }
-  function arrive(anchor, isQuiet, top) {
+  function arrive(anchor, isQuiet, left) {
     const first = `/${location.pathname.split("/")[1]}`;
     for (const link of document.querySelectorAll(".side a")) {
       const isHere = link.pathname === first || (link.pathname === "/sessions" && first === "/session");
@@ -121,28 +122,34 @@
       goal.classList.add("is-asked-for");
       goal.scrollIntoView({ block: "center", behavior: "instant" });
     } else if (anchor?.startsWith("e-")) return openEvent(anchor, { replace: true });
-    else scrollTo({ top, behavior: "instant" });
-    highlight(new URLSearchParams(location.search).get("find"));
+    else scrollTo({ top: left.top ?? 0, behavior: "instant" });
+    if (left.row) rows().find((row) => row.getAttribute("href") === left.row)?.focus({ preventScroll: true });
+    highlight();
     if (document.activeElement === document.body) page.focus({ preventScroll: true });
   }
   // An event that is not on this page, or folded away: the server finds it.
   const openEvent = (anchor, how) => show(`${location.pathname}?at=${anchor.slice(2)}`, how);
-  // What was looked for in a session, marked wherever it is shown.
-  function highlight(text) {
+  // What was looked for, in this session or in all, marked wherever it is shown.
+  function highlight() {
     window.CSS.highlights?.delete("found");
+    const asked = new URLSearchParams(location.search);
+    const words = asked.has("find") ? [asked.get("find")] : (asked.get("mark") ?? "").split(" ");
+    const wanted = words.map((word) => word.toLowerCase()).filter(Boolean);
     const transcript = page.querySelector(".transcript");
-    if (!text || !transcript || !window.CSS.highlights) return;
+    if (!wanted.length || !transcript || !window.CSS.highlights) return;
     const found = new Highlight();
     const walker = document.createTreeWalker(transcript, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       const content = node.data.toLowerCase();
-      const wanted = text.toLowerCase();
-      for (let at = content.indexOf(wanted); at >= 0; at = content.indexOf(wanted, at + wanted.length))
-        found.add(new StaticRange({ startContainer: node, startOffset: at, endContainer: node, endOffset: Math.min(at + wanted.length, node.length) }));
+      for (const word of wanted)
+        for (let at = content.indexOf(word); at >= 0; at = content.indexOf(word, at + word.length)) {
+          const end = Math.min(at + word.length, node.length); // lower case may be longer
+          if (at < end) found.add(new StaticRange({ startContainer: node, startOffset: at, endContainer: node, endOffset: end }));
+        }
     }
     window.CSS.highlights.set("found", found);
   }
-  document.addEventListener("htmx:after:swap", () => highlight(new URLSearchParams(location.search).get("find")));
+  document.addEventListener("htmx:after:swap", highlight);
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href]");
     const isPlain = !event.defaultPrevented && event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey);
@@ -159,7 +166,7 @@
     }
   });
   addEventListener("popstate", (event) => {
-    if (!location.hash.startsWith("#e-")) show(here() + location.hash, { top: event.state?.top });
+    if (!location.hash.startsWith("#e-")) show(here() + location.hash, { left: event.state ?? {} });
   });
 
   // Search as you type.
@@ -351,7 +358,6 @@
     if (answer.status === 401) return lock();
     if (!answer.ok) throw new Error(String(answer.status));
     if (isLost) show(here() + location.hash);
-    isLost = false;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let part = await reader.read(); !part.done; part = await reader.read())
       if (part.value.includes("event: stored")) await refresh();
