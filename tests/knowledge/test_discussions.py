@@ -101,6 +101,14 @@ def test_an_error_without_a_fix_is_answered_with_what_the_agent_said_next(memory
     assert "agent: The linter wants a reason after each directive" in answer
 
 
+def test_of_a_whole_output_the_line_that_says_what_is_wrong_counts(memory: Memory) -> None:
+    output = "> make lint\nreading 14 files of the shop\nlint.go:9: directive needs an explanation (nolintlint)\nfailed"
+
+    assert [exchange.request for exchange in memory.knowledge.discussions(output, is_error=True)] == [
+        "make the lint pass"
+    ]
+
+
 def test_a_goal_nobody_reached_is_answered_with_where_it_came_up(memory: Memory) -> None:
     assert "“why does the review never start?”" in shown("how", "expire", "locks")
 

@@ -109,6 +109,8 @@ class Knowledge:
         With `is_error` the topic is the text of an error, and exchanges in which it was printed count, too. `exclude`
         are ids of sessions to leave out: by default the one this process runs in.
         """
+        if is_error and "\n" in topic.strip():  # a whole output
+            topic = knowledge.error_in(topic) or topic
         left_out = current_sessions() if exclude is None else exclude
         return recall.find_discussions(self._store, topic, filters, limit, exclude=left_out, is_error=is_error)
 

@@ -83,7 +83,10 @@ def make_digest(
         commands=_tallies(_by_name(trace.commands), MOST_COMMANDS * width),
         commits=_commits(trace, payloads),
         commit_count=len(trace.commits),
-        pull_requests=_pull_requests(trace),
+        pull_requests=tuple(
+            _quote(call, address, shortened(title, LINE_CHARS) or None)
+            for call, address, title in trace.pull_requests[-MOST_QUOTES:]
+        ),
         deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in trace.deleted))[
             :MOST_FILES
         ],
@@ -186,11 +189,6 @@ def _commits(trace: Trace, payloads: Payloads) -> tuple[Quote, ...]:
     return tuple(
         _quote(commit.call, subject or "(message not told)") for commit, subject in zip(made, subjects, strict=True)
     )
-
-
-def _pull_requests(trace: Trace) -> tuple[Quote, ...]:
-    made = trace.pull_requests[-MOST_QUOTES:]
-    return tuple(_quote(call, address, shortened(title, LINE_CHARS) or None) for call, address, title in made)
 
 
 def _subject_line(payload: Mapping[str, Any]) -> str | None:
@@ -310,7 +308,10 @@ def _errors(errors: Iterable[Step]) -> tuple[Quote, ...]:
 
 def _interventions(trace: Trace, corrected: Sequence[tuple[Step, str]]) -> tuple[Quote, ...]:
     """What the user stopped, refused or set right, in order. Where not all of it fits, a mere stop tells least."""
-    quotes = {step.event_uid: _quote(step, text, _set_right_by(text)) for step, text in corrected}
+    quotes = {
+        step.event_uid: _quote(step, text, PASTED_FAILURE if words.is_pasted_output(text) else CORRECTION)
+        for step, text in corrected
+    }
     notes = {"denied": "refused", "interrupted": "interrupted"}
     for step in trace.interventions:
         call = trace.calls.get(step.call_id or "")
@@ -323,10 +324,6 @@ def _interventions(trace: Trace, corrected: Sequence[tuple[Step, str]]) -> tuple
     if len(ordered) > MOST_QUOTES:
         ordered = [quote for quote in ordered if quote.note in (CORRECTION, PASTED_FAILURE, "refused")] or ordered
     return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
-
-
-def _set_right_by(text: str) -> str:
-    return PASTED_FAILURE if words.is_pasted_output(text) else CORRECTION
 
 
 def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
@@ -419,8 +416,9 @@ def _joined_tests(old: RanTests, new: RanTests) -> RanTests:
 def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
     """What is open now: the new part's word counts where it says anything of the same sort."""
     has_gone_on = _tells_an_end(new)
+    has_list = any("todo" in tally.name.lower() or "plan" in tally.name.lower() for tally in new.tools)
     return OpenEnds(
-        todos=new.open.todos if new.open.todos or _uses_todos(new) else old.open.todos,
+        todos=new.open.todos if new.open.todos or has_list else old.open.todos,
         questions=new.open.questions if has_gone_on else old.open.questions,
         next_steps=new.open.next_steps if has_gone_on else old.open.next_steps,
         failing_tests=new.open.failing_tests if new.tests.last else old.open.failing_tests,
@@ -434,7 +432,3 @@ def _acted_on(unanswered: tuple[Quote, ...], new: Digest) -> tuple[Quote, ...]:
     if not unanswered or not new.tools or unanswered[-1].note:
         return unanswered
     return (*unanswered[:-1], replace(unanswered[-1], note=NOT_FINISHED))
-
-
-def _uses_todos(digest: Digest) -> bool:
-    return any("todo" in tally.name.lower() or "plan" in tally.name.lower() for tally in digest.tools)

@@ -44,8 +44,11 @@ def _lines(digest: Digest, zone: tzinfo | None, session: Session | None) -> Iter
 
 
 def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
-    yield "Outcome", [_outcome(digest)]
-    yield _cut("Asked", digest.requests, digest.request_count), _requests(digest.requests)
+    outcome, shown = digest.outcome, len(digest.requests)
+    reasons = inert("; ".join(outcome.reasons))
+    yield "Outcome", [f"**{outcome.outcome}** ({outcome.confidence:.0%}): {reasons}"]
+    cut = f" ({shown} of {digest.request_count})" if digest.request_count > shown else ""
+    yield f"Asked{cut}", _requests(digest.requests)
     yield "Done", _done(digest)
     is_end = digest.final_answer is None or digest.final_answer.note is None
     yield "How it ended" if is_end else "The agent's last words", _block(digest.final_answer)
@@ -53,8 +56,8 @@ def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     yield "Stopped or corrected by the user", map(_quoted, digest.interventions)
     yield "Decided", map(_quoted, digest.decisions)
     yield "Found out", map(_quoted, digest.snippets)
-    count = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""
-    yield f"Errors{count}", map(_quoted, digest.errors)
+    cut = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""
+    yield f"Errors{cut}", map(_quoted, digest.errors)
     yield "Sub-agents", (f"- {inert(line)}" for line in digest.sub_agents)
     yield _SIGNALS, _signals(digest)
 
@@ -113,15 +116,11 @@ def inert(text: str) -> str:
     Code that is cut off is closed: whatever stands beside the text is not drawn into it.
     """
     line = one_line(text)
-    if "`" in line and "`" in _TICKS.sub(_single, _CODE.sub("", line)):
+    if "`" in line and "`" in _TICKS.sub(lambda ticks: "`" if len(ticks[0]) == 1 else "", _CODE.sub("", line)):
         if not line.endswith(ELLIPSIS):
             return _span(line)
         line += "`"
     return _without_links(line, line)
-
-
-def _single(ticks: re.Match[str]) -> str:
-    return "`" if len(ticks[0]) == 1 else ""
 
 
 def _without_links(line: str, among: str) -> str:
@@ -190,10 +189,6 @@ def _requests(requests: Iterable[Asked]) -> Iterator[str]:
             yield f"  → {inert(request.answer.text)} `{request.answer.event_uid[-_UID_CHARS:]}`"
 
 
-def _cut(title: str, shown: Sequence[Asked], count: int) -> str:
-    return f"{title} ({len(shown)} of {count})" if count > len(shown) else title
-
-
 def _facts(digest: Digest, zone: tzinfo | None) -> Iterator[str]:
     yield _from_to(digest.started_at, digest.ended_at, zone)
     if digest.active_s:
@@ -223,11 +218,6 @@ def _from_to(start: str | None, end: str | None, zone: tzinfo | None) -> str:
 def _minute(moment: str | None, zone: tzinfo | None) -> str:
     """A moment to the minute. The page may be sent around, so it says by which clock."""
     return "–" if moment is None else f"{datetime.fromisoformat(moment).astimezone(zone):%Y-%m-%d %H:%M %Z}"
-
-
-def _outcome(digest: Digest) -> str:
-    outcome = digest.outcome
-    return f"**{outcome.outcome}** ({outcome.confidence:.0%}): {inert('; '.join(outcome.reasons))}"
 
 
 def _quoted(quote: Quote) -> str:

@@ -131,7 +131,8 @@ def _by_answer(trace: Trace, ending: Ending, todos: Sequence[Todo]) -> Outcome:
     """The outcome where the agent had the last word."""
     if words.says_thanks(ending.asked):
         return Outcome(SUCCESS, 0.9, ("the user's last words are thanks",))
-    if _is_bare_call(ending.answer):
+    answer = ending.answer.strip()
+    if answer.startswith("{") and answer.endswith("}"):
         return Outcome(FAIL, 0.5, ("the last answer is a call written out as text",))
     if ending.has_failed:
         return Outcome(FAIL, 0.6, ("nothing that was tried after the last request succeeded",))
@@ -141,11 +142,6 @@ def _by_answer(trace: Trace, ending: Ending, todos: Sequence[Todo]) -> Outcome:
         if found is not None:
             return found
     return _by_default(trace, ending)
-
-
-def _is_bare_call(answer: str) -> bool:
-    text = answer.strip()
-    return text.startswith("{") and text.endswith("}")
 
 
 def _by_tests(trace: Trace, ending: Ending) -> Outcome | None:

@@ -120,14 +120,14 @@ def _test_flips(trace: Trace) -> Iterator[_Told]:
         if run.has_passed is False:
             failing.append(run)
         elif run.has_passed:
-            again = [other for other in failing if _runs_again(run, other)]
+            again = [
+                failed
+                for failed in failing
+                if run.family == failed.family and shell.covers_tests(run.command, failed.command)
+            ]
             failing = [other for other in failing if other not in again]
             if again and again[0].result is not None and run.result is not None:
                 yield schema.TEST_FLIP, run.call.summary, 1, [again[0].result, run.result]
-
-
-def _runs_again(run: SuiteRun, failed: SuiteRun) -> bool:
-    return run.family == failed.family and shell.covers_tests(run.command, failed.command)
 
 
 def _edit_churn(trace: Trace, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> Iterator[_Told]:

@@ -50,7 +50,7 @@ def verdict(command: str, summary: str, output: str, *, has_failed: bool) -> boo
         return False
     if has_failed and _NOT_RUN.search(summary.lower()):
         return None
-    passed = _says_passed(output)
+    passed = _PASSED.search(_NOTHING_RUN.sub("", output[-_TAIL_CHARS:])) is not None
     if not passed and _NO_TESTS.search(output[-_TAIL_CHARS:].lower()):
         return None
     exit_code = shell.exit_of_tests(command)
@@ -70,7 +70,3 @@ def tests_failed(output: str) -> bool:
     if "fail" not in lower and "error" not in lower and "not ok" not in lower:
         return False
     return _FAILED.search(_LINTED.sub("", tail)) is not None
-
-
-def _says_passed(output: str) -> bool:
-    return _PASSED.search(_NOTHING_RUN.sub("", output[-_TAIL_CHARS:])) is not None

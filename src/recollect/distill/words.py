@@ -351,7 +351,8 @@ def insight(text: str) -> str | None:
     """What a message has found out, from the sentence on that announces it; None if it tells no finding."""
     if not _finds(INSIGHT, _INSIGHT_HINTS, text) or _TAKES_BACK.match(text.lower()):
         return None
-    announcing = next(filter(_announces_finding, map(_past_plan, sentences(text))), None)
+    said = map(_past_plan, sentences(text))
+    announcing = next((sentence for sentence in said if INSIGHT.search(sentence.lower())), None)
     if announcing is None:
         return None
     finding = text[max(0, text.find(announcing)) :]
@@ -361,10 +362,6 @@ def insight(text: str) -> str | None:
 def _past_plan(sentence: str) -> str:
     """A sentence without what the agent says it is about to do: “Let me explain: the issue is …”."""
     return sentence.partition(": ")[2] if _PLANS.match(sentence.lower()) else sentence
-
-
-def _announces_finding(sentence: str) -> bool:
-    return INSIGHT.search(sentence.lower()) is not None
 
 
 def gist(answer: str) -> str:

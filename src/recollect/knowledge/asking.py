@@ -63,7 +63,9 @@ def find_decisions(
         # What took the place of a decision is newer than it, so that older ones need not be read.
         oldest_ms = None if depth is None else store.facts.moment_of(depth, DECISIONS, asked)
         stored = store.facts.select(DECISIONS, sessions._replace(since_ms=oldest_ms, before_ms=None))
-        facts = [fact for fact in map(fact_of, stored) if with_weak or _is_listed(fact)]
+        facts = list(map(fact_of, stored))
+        if not with_weak:  # those that people made, and that are sure enough
+            facts = [fact for fact in facts if fact.method not in WEAK and fact.confidence >= LEAST_CONFIDENCE]
         oldest = rfc3339(oldest_ms) or ""
         facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
         held = as_of(timeline(facts), rfc3339(moment_ms))[::-1]
@@ -71,11 +73,6 @@ def find_decisions(
         if depth is None or oldest_ms is None or (limit and len(decided) >= limit):
             return decided[:limit]
         depth *= 4
-
-
-def _is_listed(fact: Fact) -> bool:
-    """Whether a fact is among the decisions without being asked for: made by people, and sure enough."""
-    return fact.method not in WEAK and fact.confidence >= LEAST_CONFIDENCE
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:

@@ -399,7 +399,9 @@ def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence
         problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
         why = why if why is not None and not _NO_CAUSE.search(why[1]) else None
         if why is not None:
-            yield _caused(turn.request, problem, headline, why)
+            shown = headline or turn.request.summary
+            text = f"“{shortened(shown, 160)}”: {why[1]}"
+            yield Finding(CAUSE, CAUSED_BY, problem, ("cause", why[1]), text, 0.75, [why, (turn.request, shown)])
         if made and not _is_refuted(material, turn, following):
             yield _reported_fix(material, turn, problem, headline, why, made)
 
@@ -415,12 +417,6 @@ def _cause_sentence(material: Material, cause: tuple[Step, str]) -> tuple[Step, 
     if (len(chosen) < _WHOLE_CHARS or chosen.endswith(":")) and not _NO_CAUSE.search(following):
         chosen = f"{chosen} {following}"
     return step, shortened(one_line(chosen.replace("**", "")), _EXPLANATION_CHARS)
-
-
-def _caused(request: Step, problem: tuple[str, str], headline: str | None, why: tuple[Step, str]) -> Finding:
-    text = f"“{shortened(headline or request.summary, 160)}”: {why[1]}"
-    evidence = [(why[0], why[1]), (request, headline or request.summary)]
-    return Finding(CAUSE, CAUSED_BY, problem, ("cause", why[1]), text, 0.75, evidence)
 
 
 def _is_refuted(material: Material, turn: Turn, following: Turn | None) -> bool:

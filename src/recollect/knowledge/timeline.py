@@ -90,11 +90,10 @@ def timeline(facts: Iterable[Fact]) -> list[Fact]:
                 if _value(earlier) != _value(fact):
                     ends.setdefault(earlier.fact_uid, fact)
             last[matter] = [other for other in last[matter] if _value(other) == _value(fact)] + [fact]
-    return [_ended(fact, ends.get(fact.fact_uid)) for fact in ordered]
-
-
-def _ended(fact: Fact, end: Fact | None) -> Fact:
-    return fact if end is None else replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
+    return [
+        replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid) if (end := ends.get(fact.fact_uid)) else fact
+        for fact in ordered
+    ]
 
 
 def _matters(fact: Fact) -> list[Hashable]:
