@@ -1,6 +1,7 @@
 """What a host appends is there at once: in its history, its lists, and every search."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -50,6 +51,7 @@ def test_a_list_shows_the_last_message_the_counts_and_the_cost_at_once(live: Liv
     live.append_message("telegram:42", "user", "where to?")
     live.append_message("telegram:42", "assistant", "Bali", model="claude-sonnet-4-5", tokens={"input": 100_000})
     live.record_tool_call("telegram:42", "bash", {"command": "pytest -q"}, "2 failed", "error")
+    time.sleep(0.002)  # or both were active in the same millisecond
     live.append_message("cli:1", "user", "later")
 
     latest, trip = live.list_sessions()
