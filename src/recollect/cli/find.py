@@ -434,11 +434,6 @@ def _detail_lines(hit: "SessionHit", names: Mapping[str, str], explain: bool) ->
     yield from (_line("open", "magenta", text) for text in hit.open_ends)
 
 
-def _fitted(text: str, beside: int) -> str:
-    """The text, cut to the rest of a line beside so many columns."""
-    return fitted(text, max(_LEAST_COLUMNS, line_columns() - beside))
-
-
 def _title(hit: "SessionHit") -> str:
     """A session's title; if that is the beginning of its first request, or missing, the request."""
     request = one_line(hit.first_request.snippet) if hit.first_request else ""
@@ -461,12 +456,8 @@ def _line(label: str, colour: str, text: str, seq: str = "", words: "Sequence[st
 
 def _glimpse_line(item: "Glimpse | Match") -> str:
     label, _ = SPEAKERS.get(item.kind, (item.kind, ""))
-    return grey(f"  {'':6}  {label:<8}  {_fitted(one_line(item.snippet), _MARGIN)}")
-
-
-def _end_of(path: str, columns: int) -> str:
-    """A path, cut at its beginning: its end says which file it is."""
-    return path if width(path) <= columns else f"…{path[-max(1, columns - 1) :]}"
+    text = fitted(one_line(item.snippet), max(_LEAST_COLUMNS, line_columns() - _MARGIN))
+    return grey(f"  {'':6}  {label:<8}  {text}")
 
 
 def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
@@ -481,7 +472,9 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
             renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
             counts = f"+{edit.added} -{edit.removed}  " if edit.added or edit.removed else ""
             room = line_columns() - _MARGIN - len(counts) - width(renamed)
-            yield _line("edit", "yellow", f"{counts}{_end_of(edit.path, room)}{renamed}", f"#{edit.seq}")
+            # A path is cut at its beginning: its end says which file it is.
+            path = edit.path if width(edit.path) <= room else f"…{edit.path[-max(1, room - 1) :]}"
+            yield _line("edit", "yellow", f"{counts}{path}{renamed}", f"#{edit.seq}")
     if not edits:
         yield "No edits of this file: `recollect files` lists the sessions that mention it"
 

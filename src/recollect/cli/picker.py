@@ -19,7 +19,7 @@ from recollect.cli.matches import matched_part
 from recollect.cli.terminal import fitted, fitted_time, one_line, padded, printable, repo_name, short_ids, width
 from recollect.config import has_colour
 from recollect.errors import NotFound, RecollectError
-from recollect.recall import Filters, Match, SearchAnswer, SessionHit
+from recollect.recall import Filters, SearchAnswer, SessionHit
 
 RESUME, SHOW, DIFF, COPY, QUIT = "resume", "show", "diff", "copy", "quit"
 ACTIONS = {"enter": RESUME, "^o": SHOW, "^d": DIFF, "^y": COPY, "escape": QUIT, "^c": QUIT}
@@ -149,14 +149,15 @@ class Picker:
         hit = self.selected
         if hit is None:
             return [Line("No matches", GREY)] + [Line("")] * (rows - 1)
-        matches = [Line(_match_line(match, columns), BOLD) for match in hit.matches]
-        lines = matches + self._digest(hit.session_uid, columns)
+        numbers = [f"#{match.seq}  " for match in hit.matches]
+        matches = [
+            Line(number + matched_part(match.snippet, match.words, columns - len(number)), BOLD)
+            for number, match in zip(numbers, hit.matches, strict=True)
+        ]
+        if hit.session_uid not in self._previews:
+            self._previews[hit.session_uid] = self._read_digest(hit.session_uid, columns)
+        lines = matches + self._previews[hit.session_uid]
         return (lines + [Line("")] * rows)[:rows]
-
-    def _digest(self, session_uid: str, columns: int) -> list[Line]:
-        if session_uid not in self._previews:
-            self._previews[session_uid] = self._read_digest(session_uid, columns)
-        return self._previews[session_uid]
 
     def _read_digest(self, session_uid: str, columns: int) -> list[Line]:
         try:
@@ -169,11 +170,6 @@ class Picker:
     def forget_previews(self) -> None:
         """After the screen changed its width."""
         self._previews.clear()
-
-
-def _match_line(match: Match, columns: int) -> str:
-    seq = f"#{match.seq}  "
-    return seq + matched_part(match.snippet, match.words, columns - len(seq))
 
 
 _MOVES = {"up": -1, "^p": -1, "down": 1, "^n": 1, "page_up": -10, "page_down": 10}

@@ -257,12 +257,9 @@ def _check(text: str, as_json: bool) -> None:
     checked: CheckedText = check_text(text)
     emit(checked, as_json, lambda checked: [checked.text])
     if not as_json:
-        click.echo(_rules(checked.replaced) or _nothing_replaced(checked), err=True)
-
-
-def _nothing_replaced(checked: CheckedText) -> str:
-    looks = ": it looks like a placeholder, not a secret; try a made-up value without `example`"
-    return f"Nothing would be replaced{looks if checked.is_placeholder else ''}"
+        looks = ": it looks like a placeholder, not a secret; try a made-up value without `example`"
+        nothing = f"Nothing would be replaced{looks if checked.is_placeholder else ''}"
+        click.echo(_rules(checked.replaced) or nothing, err=True)
 
 
 def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _text(name: str, value: Any) -> str:
         return str(value).lower()
     if name.endswith("_cap") and isinstance(value, int):
         return f"{value / 2**30:g}GiB"
-    return ", ".join(map(str, value)) or "–" if isinstance(value, list) else str(value)
+    return (", ".join(map(str, value)) if isinstance(value, list) else str(value)) or "–"
 
 
 @click.command()

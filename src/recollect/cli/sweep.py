@@ -62,7 +62,9 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
         ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
     emit(report, as_json, _sweep_lines)
     if not as_json:
-        _print_warnings(report)
+        print_budget_warnings(report.budget)
+        for path, reason in report.failures:
+            click.echo(f"Skipped {one_line(path)}: {one_line(reason)}", err=True)
     if ignored:
         click.echo(f"Ignore files have {plural(len(ignored), 'line')} without effect: `recollect doctor` lists them")
     if report.failures:
@@ -101,12 +103,6 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
     yield from budget_lines(report.budget)
     if report.sessions:
         yield f"{plural(report.sessions, 'session')} in the store"
-
-
-def _print_warnings(report: "SweepReport") -> None:
-    print_budget_warnings(report.budget)
-    for path, reason in report.failures:
-        click.echo(f"Skipped {one_line(path)}: {one_line(reason)}", err=True)
 
 
 @click.command()

@@ -92,7 +92,10 @@ def transcript_lines(
             yield grey(f"── {day}")
         if item.session.session_uid != within:
             within = item.session.session_uid
-            yield from _session_change(item)
+            # A line where a sub-agent begins says whose the event numbers are from here on.
+            if item.depth:
+                name = short_ids([item.session.session_uid])[item.session.session_uid]
+                yield f"{_bars(item.depth)}{grey(f'sub-agent {name}')}"
         for line in _item_lines(item, is_full=is_full):
             is_cut = is_cut or ELLIPSIS in line
             yield line
@@ -103,13 +106,6 @@ def transcript_lines(
     elif is_cut and not is_full:
         yield ""
         yield grey(f"… marks a cut: {_HOW_TO_SEE_ALL}, --at N --context 0 --full one whole event")
-
-
-def _session_change(item: TranscriptItem) -> Iterator[str]:
-    """A line where a sub-agent begins, which says whose the event numbers are from here on."""
-    if item.depth:
-        name = short_ids([item.session.session_uid])[item.session.session_uid]
-        yield f"{_bars(item.depth)}{grey(f'sub-agent {name}')}"
 
 
 def _bars(depth: int) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -130,21 +129,16 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     ranked = store.session_headers.by_digest(expression, HeaderFilter(), most=_RANKED) if expression else ()
     for header, score in ranked:
         best.setdefault(header.root_session_uid, (header, score))
-    others = [found for root, found in best.items() if root != own][:limit]
+    others = [scored for root, scored in best.items() if root != own][:limit]
     texts = store.session_headers.digest_words({header.session_uid for header, _ in others})
     roots = store.session_headers.named({header.root_session_uid for header, _ in others})
-    return [
-        _related(
-            roots.get(header.root_session_uid, header), score, _shared(store, texts.get(header.session_uid, ""), words)
-        )
-        for header, score in others
-        if score >= others[0][1] * _NOT_FAR_BEHIND
-    ]
-
-
-def _shared(store: Store, text: str, words: Sequence[str]) -> str:
-    here = set(store.fulltext_search.tokens(text))
-    return f"shares {', '.join([word for word in words if word in here][:_WORDS_TOLD])}"
+    found = []
+    for header, score in others:
+        if score >= others[0][1] * _NOT_FAR_BEHIND:
+            here = set(store.fulltext_search.tokens(texts.get(header.session_uid, "")))
+            shared = [word for word in words if word in here][:_WORDS_TOLD]
+            found.append(_related(roots.get(header.root_session_uid, header), score, f"shares {', '.join(shared)}"))
+    return found
 
 
 def _telling_words(store: Store, session_uid: str) -> list[str]:

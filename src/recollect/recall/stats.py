@@ -53,10 +53,14 @@ def make_stats(store: Store, by: str, span: Span) -> Stats:
     """Statistics by day, week, month, block of five hours (in the user's time zone), session, repo, model and so on."""
     rows = _rows(store, by, span)
     total = _sum(rows) if by in _WHOLE_SESSIONS else next(iter(store.activity.stats("total", span)), _NOTHING)
+    if by in ("tool", "command"):
+        names = ("uses", "failures", "refusals")
+        used: dict[str, Any] = {name: sum(getattr(row, name) or 0 for row in rows) for name in names}
+        total = total._replace(**used)
     return Stats(
         by=by,
         lines=[_line(row) for row in rows],
-        total=_line(total._replace(**_used(rows)) if by in ("tool", "command") else total),
+        total=_line(total),
         heatmap=_heatmap(store.activity.heatmap(span)),
     )
 
@@ -104,11 +108,6 @@ def _sum(rows: list[StatRow]) -> StatRow:
     known = {name: [value for row in rows if (value := getattr(row, name)) is not None] for name in _SUMMED}
     sums = {name: sum(values) for name, values in known.items() if values}
     return _NOTHING._replace(**sums, usd_is_estimate=int(any(row.usd_is_estimate for row in rows)))
-
-
-def _used(rows: list[StatRow]) -> dict[str, Any]:
-    """How often tools or commands were used, all together."""
-    return {name: sum(getattr(row, name) or 0 for row in rows) for name in ("uses", "failures", "refusals")}
 
 
 def _heatmap(cells: list[tuple[int, int, int]]) -> list[list[int]]:
