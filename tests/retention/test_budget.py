@@ -98,8 +98,8 @@ def test_last_copies_stay_below_the_hard_cap_and_are_listed_when_they_go(memory:
     assert raw_names(memory) == set()
     assert report.budget.last_copies_evicted == 1
     assert memory.status().retention.losses == {"last_copy_evicted": 1}
-    (loss,) = memory._store.evictions.losses()
-    assert (loss.event, loss.session_uid) == ("last_copy_evicted", f"{AGENT}:aa")
+    (loss,) = memory.outlook().to_json()["lost"]
+    assert (loss["event"], loss["session_uid"]) == ("last_copy_evicted", f"{AGENT}:aa")
     told = [finding.message for finding in doctor(memory.settings.folder, [home.flag])]
     assert any("last_copy_evicted" in message for message in told)
 

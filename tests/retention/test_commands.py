@@ -200,6 +200,16 @@ def test_what_stays_is_explained_too(store: Path, home: Home) -> None:
     assert re.search(r"1 session \(.*\) would stay: last copies", explained)
 
 
+def test_what_went_for_good_is_listed(store: Path, home: Home) -> None:
+    (home.folder / "session-aa.jsonl").unlink()
+    (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1\nraw_hard_cap = 1")
+    run("sweep", "--root", home.flag)
+
+    explained = run("retention", "--explain").output
+
+    assert re.search(r"20..-..-.. .* last_copy_evicted +scripted:session-aa$", explained, re.MULTILINE)
+
+
 def test_a_schedule_goes_also_after_the_cadence_was_changed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{_crontab(store)}:/usr/bin:/bin")
     (store / "config.toml").write_text('[retention]\ncadence = "on-hook"')

@@ -97,6 +97,11 @@ def _outlook_lines(outlook: "Outlook", explain: bool) -> Iterator[str]:
         yield "Nothing would be evicted"
     for reason, share in outlook.stays.items() if explain else ():
         yield f"{plural(share.sessions, 'session')} ({size(share.bytes)}) would stay: {reason}"
+    for loss in outlook.lost[:_SHOWN] if explain else ():
+        lost_at = local_time(rfc3339(loss.at_ms))[:10]
+        yield f"  {lost_at}  {size(loss.bytes):>8}  {loss.event:<{_REASON_COLUMNS}}  {one_line(loss.session_uid)}"
+    if explain and len(outlook.lost) > _SHOWN:
+        yield f"  and {len(outlook.lost) - _SHOWN} more: --json lists all"
 
 
 def _eviction_line(eviction: "Eviction") -> str:

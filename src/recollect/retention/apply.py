@@ -26,7 +26,7 @@ from recollect.retention.plan import (
     plan,
     trusted_from_ms,
 )
-from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, Store, ballast
+from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, RetentionEvent, Store, ballast
 from recollect.store import HeldSession as Held
 
 _SECONDS = 10
@@ -89,18 +89,23 @@ class Outlook:
     growth_bytes_per_day: int
     last_copies_go_at: str | None
     losses: dict[str, int]
+    lost: list[RetentionEvent]  # each of them, the newest first
     limits: Limits
     plan: Plan
     stays: dict[str, Share]
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: value for name, value in asdict(self).items() if name != "plan"}
+        fields = {name: value for name, value in asdict(self).items() if name not in ("plan", "lost")}
         evictions = [
             {"session_uid": eviction.held.session_uid, "bytes": eviction.held.bytes, "reason": eviction.reason}
             for eviction in self.plan.evictions
         ]
+        lost = [
+            {"at": rfc3339(loss.at_ms), "event": loss.event, "session_uid": loss.session_uid, "bytes": loss.bytes}
+            for loss in self.lost
+        ]
         stays = {reason: share._asdict() for reason, share in self.stays.items()}
-        return fields | {"bytes_after": self.plan.bytes_after, "evictions": evictions, "stays": stays}
+        return fields | {"bytes_after": self.plan.bytes_after, "evictions": evictions, "lost": lost, "stays": stays}
 
 
 def keep_within_budget(
@@ -143,6 +148,7 @@ def look_ahead(store: Store, limits: Limits, host: str) -> Outlook:
         growth_bytes_per_day=growth,
         last_copies_go_at=_date(limits.raw_hard_cap - last_copy_bytes, growth, moment) if last_copy_bytes else None,
         losses=store.evictions.loss_counts(),
+        lost=store.evictions.losses(),
         limits=limits,
         plan=planned,
         stays=find_stays(held, planned),

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         Evicted,
         EvictionTable,
         PreparedEviction,
+        RetentionEvent,
     )
     from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
     from recollect.store.tables.facts import (
