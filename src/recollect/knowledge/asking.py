@@ -31,7 +31,8 @@ WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made,
 _ASIDE = 0.6  # less than any decision
 _END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
-_LEAST_RELEVANT = 0.75  # of the words of a topic: all of three, three of four
+_RELEVANT, _LEAST_RELEVANT = 0.75, 0.5  # of the words of a topic: all of three, three of four; and two of four
+_LEAST_WORDS = 2
 _WORST = 10
 _GIT_SECONDS = 2.0
 
@@ -76,17 +77,19 @@ def find_decisions(
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:
-    """Facts that match a topic well, the best answer first."""
+    """Facts that match a topic well, the best answer first; if none does, the best of those that match half of it."""
     words = topic_words(topic)
     if not words:
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
     known = [fact_of(fact) for fact in stored if fact.rule != CLAIM]
-    whole = timeline([*known, *notes_as_facts(store, repos)])
-    scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
-    best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
+    facts = timeline([*known, *notes_as_facts(store, repos)])
+    scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in facts]
+    least = min(_RELEVANT, max(_LEAST_RELEVANT, _LEAST_WORDS / len(words)))
+    best = [(score, fact) for score, fact in scored if score >= least]
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
-    return [fact for _, fact in best]
+    matching = sum(score >= _RELEVANT for score, _ in best)
+    return [fact for _, fact in best[: matching or 1]]
 
 
 def _weight(fact: Fact) -> float:
