@@ -46,7 +46,7 @@ TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
     "recall_file": ({"path": "calc.py"}, "used this path: those that edited it first"),
     "list_sessions": ({}, "sessions, newest first"),
     "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded and marked as the agent's"),
-    "recall_decisions": ({}, "Decisions and reasons"),
+    "recall_decisions": ({}, "Decisions: "),
     "recall_workflows": ({"goal": "fix the failing test"}, "How earlier sessions reached a similar goal"),
     "session_brief": ({}, BRIEF),
     "remember": ({"text": "The tests are right"}, "Recorded and marked as the agent's"),

@@ -208,6 +208,10 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     ],
     "Knowledge.line": lambda memory, other: memory.knowledge.line(other.path, 1),
     "Knowledge.why": lambda memory, other: [memory.knowledge.why(other.word), memory.knowledge.why("fix")],
+    "Knowledge.discussions": lambda memory, other: [
+        memory.knowledge.discussions(other.word),
+        memory.knowledge.discussions(f"AssertionError: {other.word} is broken", is_error=True),
+    ],
     "Knowledge.facts": lambda memory, other: memory.knowledge.facts(other.path),
     "Knowledge.graph": lambda memory, other: memory.knowledge.graph(),
     "Knowledge.graph_svg": lambda memory, other: memory.knowledge.graph_svg(memory.knowledge.graph()),

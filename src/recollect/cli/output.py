@@ -23,7 +23,6 @@ from recollect.cli.terminal import (
     repo_name,
     short_ids,
     width,
-    wrapped,
 )
 from recollect.errors import NeedsAnswer, RecollectError, StoreUnwritable, UsageError
 
@@ -31,7 +30,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _REPO_COLUMNS = 16
-_MOST_ROWS = 20  # of a hint
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 # What the system may refuse; any other error is a bug and needs its traceback.
 _REFUSALS = "EIO ENOSPC EDQUOT EROFS EACCES EPERM EMFILE ENFILE ENOMEM ESTALE EFBIG".split()  # noqa: SIM905
@@ -67,8 +65,8 @@ def fail(error: RecollectError, as_json: bool) -> int:
         for line in _choice_lines(error.choices):
             click.echo(line, err=True)
         if error.hint:
-            lines = wrapped(one_line(error.hint), "hint: ", after=" " * len("hint: "), rows=_MOST_ROWS)
-            click.echo(click.style("hint:", fg="cyan") + "\n".join(lines).removeprefix("hint:"), err=True)
+            # One line, however narrow the terminal: what to type next is copied from it.
+            click.echo(f"{click.style('hint:', fg='cyan')} {one_line(error.hint)}", err=True)
     return error.exit_code
 
 
