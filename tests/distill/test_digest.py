@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -754,6 +754,8 @@ _PIECES = st.sampled_from(_CODE + _LINKS)
 
 
 @given(st.lists(_PIECES, max_size=14).map("".join))
+@example("- ~~~")
+@example("> ~~~")
 def test_no_quoted_text_makes_a_link_a_picture_or_a_tag(text: str) -> None:
     block = "\n".join(f"> {line}" for line in inert_lines(text))
     tokens = MarkdownIt("commonmark").parse(f"- {inert(text)} `mark`\n- [a] `mark`\n\n{block}\n\n[a] `mark`\n")

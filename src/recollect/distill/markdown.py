@@ -13,7 +13,7 @@ from recollect.kinds import signal_words
 from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, Tally
 from recollect.text import ELLIPSIS
 
-_ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^[\s>*+\d.)-]*\[[^\]]+\]:|^\s*~{3}")
+_ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^[\s>*+\d.)-]*(?:\[[^\]]+\]:|~{3})")
 _TICKS = re.compile("`+")
 _CODE = re.compile(r"(?<!`)(?P<ticks>`+)(?!`).*?[^`](?P=ticks)(?!`)")
 _ESCAPED = re.compile(r"\\[`\[!<]")
