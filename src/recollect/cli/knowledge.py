@@ -451,7 +451,8 @@ def rehearsal_lines(rehearsal: "Rehearsal", limit: int) -> Iterator[str]:
     else:
         saved = [duration(rehearsal.seconds), f"{number(rehearsal.tokens)} tokens"]
         saved += [money(rehearsal.usd)] if rehearsal.usd else []
-        solved = f"{plural(len(known), 'problem')} had been solved before: {', '.join(saved)} spent on them again"
+        them = "it" if len(known) == 1 else "them"
+        solved = f"{plural(len(known), 'problem')} had been solved before; solving {them} again took {', '.join(saved)}"
         yield from wrapped(solved)
     if failed := len(repeats) - len(known):
         yield f"{plural(failed, 'command')} failed again as before, without a known fix"
