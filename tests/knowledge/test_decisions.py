@@ -315,9 +315,9 @@ def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: 
     [
         "use prefix 'rwr/' for the branch name",
         "I want to have telemetry enabled by default",
-        "Also don't give it a number and it needs no date",
+        "Also don't give the file a number, it needs no date",
         "no, we removed the session commands on purpose",
-        "let's store it in metadata, can you show me an example?",
+        "let's store the model in metadata, can you show me an example?",
         "we need to strip skills out of the summary",
         "for explain, the prompts we show should be scoped to that checkpoint",
     ],

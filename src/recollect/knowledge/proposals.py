@@ -6,6 +6,8 @@ from recollect.distill import sentences, shortened
 
 SENTENCE_CHARS = 240
 _MOST_ENDING = 8  # sentences of an answer that may propose something
+_MOST_ASKING = 6  # that may ask something
+_LEAST_ASKED = 3  # words of a question that says what it is about
 _LEAST_OFFERED = 60  # characters before an offer
 _CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _OFFERS = re.compile(
@@ -27,6 +29,38 @@ _PROPOSING = re.compile(
     r"|needs? to)\b",
     re.IGNORECASE,
 )
+_ASKS = re.compile(r"\?\W*$|^question:", re.IGNORECASE)
+_FILLED = re.compile(
+    r"`[^`]+`|\b(?!(?:what|which|how|do|does|did|you|we|i|me|to|the|it|this|that|or|a|is|are"
+    r"|would|should|approach|option|options|prefer|think|like|want|of|these|those|them|any|dig|into|resolved|go|ahead"
+    r"|now|proceed|continue|something|specific|there|else|in|on|for|and|not|be|have|else|your)\b)\w{2,}",
+    re.IGNORECASE,
+)
+
+
+def question_in(answer: str) -> str:
+    """What an answer offers last, or else asks at its end, in words that say of what; empty if it does neither."""
+    offer = proposal_in(answer)[0]
+    if offer and not offer.endswith(":"):
+        return offer if _says_what(offer) else ""
+    ended = _ending(answer)
+    asking = [bool(_ASKS.search(sentence) or _OFFERS.search(sentence)) for sentence in ended]
+    last = max((index for index, is_asking in enumerate(asking) if is_asking), default=-1)
+    if last < len(ended) - _MOST_ASKING or last < 0:
+        return ""
+    start = last
+    while start > 0 and not _says_what(ended[start]):
+        start -= 1
+    end = last + 3 if ended[last].endswith(":") else last + 1  # with the first of a list
+    return shortened(" ".join(ended[start:end]), SENTENCE_CHARS)
+
+
+def _says_what(question: str) -> bool:
+    return len(_FILLED.findall(question)) >= _LEAST_ASKED
+
+
+def _ending(answer: str) -> list[str]:
+    return [sentence.replace("**", "") for sentence in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
 
 
 def proposal_in(answer: str) -> tuple[str, float]:
@@ -35,7 +69,7 @@ def proposal_in(answer: str) -> tuple[str, float]:
     "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
     guess.
     """
-    ended = [sentence.replace("**", "") for sentence in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
+    ended = _ending(answer)
     last = max((index for index, sentence in enumerate(ended) if _OFFERS.search(sentence)), default=None)
     if last is None:
         return "", 0.0
