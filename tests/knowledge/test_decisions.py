@@ -108,6 +108,85 @@ def test_options_are_found_in_headings_and_tables_and_by_a_yes(tmp_path: Path, a
     assert [one.partition(":")[0] for one in fact.alternatives] == ["Change the default"]
 
 
+def picked(answer: str, reply: str) -> Script:
+    return Script("pick").user("how can we do it?").agent(answer).user(reply).agent("Done.")
+
+
+def test_a_picked_option_comes_with_the_question(tmp_path: Path) -> None:
+    answer = (
+        "**How should the importer find its rows?**\n\n1. From the plan\n2. A combination of them\n\nWhat do you think?"
+    )
+
+    (fact,) = remembered(tmp_path, picked(answer, "1")).knowledge.decisions()
+
+    assert fact.text == "From the plan (picked from 2 options, asked: “How should the importer find its rows?”)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply", "choice"),
+    [
+        ("1. By name\n2. By folder\n3. All of the above\nWhich?", "3", "All of the above: By name; By folder"),
+        ("1. Browse by keys\n2. Fold the details\nWhich?", "1 and 2", "Browse by keys; Fold the details"),
+    ],
+)
+def test_what_was_picked_is_no_alternative(tmp_path: Path, answer: str, reply: str, choice: str) -> None:
+    (fact,) = remembered(tmp_path, picked(answer, reply)).knowledge.decisions()
+
+    assert (fact.object, fact.alternatives) == (choice, ())
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("What typically leads to the duplicates?", "1"),
+        ("What would you like to brainstorm today?", "B)"),
+        ("Which of the ways do we take?", "the problem with 2. is that it takes long"),
+    ],
+)
+def test_a_diagnosis_an_opening_and_an_objection_pick_nothing(tmp_path: Path, question: str, reply: str) -> None:
+    marks = "AB" if reply.startswith("B") else "12"
+    answer = f"{question}\n\n{marks[0]}. Nobody knows of the helper\n{marks[1]}. The helper has a poor name"
+
+    assert remembered(tmp_path, picked(answer, reply)).knowledge.decisions() == []
+
+
+def test_a_refused_plan_is_named(tmp_path: Path) -> None:
+    call = {"tool": "ExitPlan", "call_id": "plan-call"}
+    script = Script("plan").user("plan it")
+    plan = {"input": {"plan": "# Plan: Keep carts in Redis\nUse it."}}
+    script._add(schema.TOOL_CALL, "proposed a plan:", plan, role="assistant", **call)
+    said = {"output": "we don't need Redis here"}
+    script._add(
+        schema.HUMAN_INTERVENTION, "refused: we don't need Redis here", said, role="user", status="denied", **call
+    )
+
+    (fact,) = remembered(tmp_path, script.agent("ok")).knowledge.decisions()
+
+    assert fact.text == "we don't need Redis here (instead of: the plan “Keep carts in Redis”)"
+
+
+@pytest.mark.parametrize(
+    ("plan", "aim"),
+    [
+        (
+            "The import breaks on empty rows.\n\n**The fix:** Skip the rows without a name.\n",
+            "Skip the rows without a name.",
+        ),
+        (
+            "This breaks the import.\n\n## Changes\n\n### 1. Add `has_name` to the reader of rows\n",
+            "Add `has_name` to the reader of rows",
+        ),
+        ("This breaks the import of the whole shop.\n", None),
+    ],
+)
+def test_a_plan_says_what_will_be_done_and_the_fault_is_its_reason(tmp_path: Path, plan: str, aim: str | None) -> None:
+    script = Script("plan").user(f"Implement the following plan:\n\n# Import all shops\n\n{plan}").agent("Done.")
+
+    (fact,) = remembered(tmp_path, script).knowledge.decisions()
+
+    assert fact.text == "Plan to implement: Import all shops" + (f" ({aim})" if aim else "")
+
+
 def agreed(reply: str, *, offer: str = "Both names work. Want me to rename it?") -> Script:
     script = Script("agreed").user("What do you think of calling it cleanup?").agent(offer).user(reply)
     return script.edit("cmd/clean.go", "clean", "cleanup").agent("Done.")

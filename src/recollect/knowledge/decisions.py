@@ -17,7 +17,7 @@ from recollect.knowledge.demands import NO_STEP, WISH_CHARS, asks_change, demand
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import DECIDED, PREFERS
-from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in
+from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in, says_what
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
@@ -27,6 +27,8 @@ _MOST_RULES = 3
 _MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
 _LEAST_OPTION_WORDS = 3  # of an option: less is only a heading
+_LEAST_SAME = 20  # characters of an option that tell it from others
+_MOST_BEFORE = 3  # sentences that lead a list in
 _MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
@@ -35,18 +37,39 @@ _GOES_ON = re.compile(
     r"what (?:would you like|do you want|should (?:i|we)) (?:me )?to do next|\bnext\?|^ready to"
     r"|ready to (?:implement|proceed)"
     r"|would you like (?:me )?to (?:proceed|continue|start)|which (?:pr|issue|file)\b"
-    r"|any (?:other|more)|anything else|does this (?:look|capture|plan)|proceed\?",
+    r"|what would you like to \w+ (?:today|first)|any (?:other|more)|anything else"
+    r"|does this (?:look|capture|plan)|proceed\?",
     re.IGNORECASE,
 )
 _HEADING = re.compile(
     r"^#{1,3}\s+(?:plan:?\s+|implementation plan:?\s+)?(?P<title>\S.{3,140})$", re.MULTILINE | re.IGNORECASE
 )
+_CODE = re.compile(r"^\s*```.*?^\s*```", re.DOTALL | re.MULTILINE)
+_MOST_STATING = 24  # lines at the beginning of a plan, which say what it is about
+_LABEL = re.compile(r"^(?:the )?(?:fix|goal|solution|(?:fix )?approach|change|decision|strategy)(?: \d)?: *", re.I)
+_DOES = re.compile(
+    rf"{_LABEL.pattern}|(?:this (?:plan|change)|we(?:'ll| will| want to| need to| should)|the (?:fix|plan|change) is)\b"
+    r"|(?:add|change|create|replace|remove|move|use|update|enhance|make|refactor|consolidate|extract|introduce|fix|split"
+    r"|rename|delete|drop|store|keep|write|convert|merge|switch|implement|extend|build|calculate|compute|simplify"
+    r"|normalize|optimize|invert|pass|return|show|wire|allow|support|route|wrap|skip|call|filter|have)\b",
+    re.I,
+)
+_TESTS = re.compile(r"(?:add|write|update|create) (?:[\w`-]+ ){0,4}tests?\b", re.I)
 _PICKED = re.compile(
-    r"(?:^|\b(?i:options?|approach|solution|number|with|do|use|take|implement|tackle|think|prefer|go for|like"
-    r"|question) |#)(?i:options? |approach |#)?(?P<pick>\d|[A-D]|[a-d](?=\)|,|$))(?=[\s).,:]|$)"
+    r"(?:^|\b(?i:options?|approach|solution|number|(?<!problem )with|do|use|take|implement|tackle|think|prefer|go for"
+    r"|like|question) |#)(?i:options? |approach |#)?(?P<pick>\d|[A-D]|[a-d](?=\)|,|$))(?=[\s).,:]|$)"
     r"(?!\s*(?i:%|more|of|files?|tests?|times|commits?|lines?|minutes?|hours?|days?|\d|-))"
 )
 _PICKED_OPTION = re.compile(r"(?i:\b(?:option|approach) )(?P<pick>\d|[A-D])\b")
+_PICKED_TOO = re.compile(r"\s*(?:,|\+|&|and)\s*(?P<pick>\d|[A-D])\b")
+_TAKES_ALL = re.compile(r"(?:all|both|any) of\b|(?:both|combination)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"\?$|\b(?:what|which|how|where|when|would|should|do) .*:$", re.IGNORECASE)
+# Questions about what there is, whose answer decides nothing.
+_DIAGNOSES = re.compile(
+    r"\bwhat (?:\w+ ){0,2}(?:leads?|led|causes?|caused|happens|happened)\b|^why (?:is|are|does|do|did)\b"
+    r"|\bwhat(?:'s| is| are) the (?:\w+ )?(?:cause|causes|problem|pain)",
+    re.IGNORECASE,
+)
 _PICKED_FIRST = re.compile(r"(?:\d|[A-Da-d])(?:,|\.| and| but)\s")
 _QUOTED_ITEM = re.compile(r"\d\. [A-Z`]")  # of a list of the agent, before a word on it
 _OPTION = re.compile(
@@ -186,9 +209,10 @@ def _plans(material: Material) -> Iterator[Finding]:
             continue
         title = one_line(heading["title"]).strip("*# ")
         titles.add(heading["title"])
-        reason = _first_sentence(plan[heading.end() :])
+        said = _said_in(plan[heading.end() :])
+        aim, reason = _aim(title, said), shortened(one_line(said[0]), SENTENCE_CHARS) if said else None
         how = "approved" if step.kind == schema.DECISION else "to implement"
-        text = f"Plan {how}: {title}" + (f" ({reason})" if reason else "")
+        text = f"Plan {how}: {title}" + (f" ({aim})" if aim else "")
         yield _decided(PLAN, title, title, text, 0.95, [(step, f"{how}: {title}")], reason=reason)
 
 
@@ -212,13 +236,19 @@ def _added(change: FileChange) -> list[str]:
     return [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
 
 
-def _first_sentence(text: str) -> str | None:
-    lines = [
-        line
-        for line in sentences(text)
-        if len(line) > 30 and not line.startswith(("`", "|")) and line[-1] != ":" and "**" not in line
+def _said_in(plan: str) -> list[str]:
+    """The sentences of a plan, without its code and what leads something in."""
+    said = (line.replace("**", "") for line in sentences(_CODE.sub("\n", plan)))
+    return [line for line in said if len(line) > 30 and line[-1] != ":" and not line.startswith(("`", "|", "["))]
+
+
+def _aim(title: str, said: Sequence[str]) -> str | None:
+    """What a plan says will be done: what it calls its aim, or else the first that it does."""
+    does = [
+        line for line in said[:_MOST_STATING] if _DOES.match(line) and (_TESTS.match(title) or not _TESTS.match(line))
     ]
-    return shortened(one_line(lines[0]), SENTENCE_CHARS) if lines else None
+    aim = next((line for line in does if _LABEL.match(line)), does[0] if does else None)
+    return shortened(_LABEL.sub("", one_line(aim)), SENTENCE_CHARS) if aim else None
 
 
 def _refusals(material: Material) -> Iterator[Finding]:
@@ -229,11 +259,19 @@ def _refusals(material: Material) -> Iterator[Finding]:
             continue
         if len(reason.split()) < 3 or not (any(map(_directs, sentences(reason))) or asks_change(reason)):
             continue
-        about = "the plan" if asks_back(call) else call.summary
+        about = _refused(material, call)
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
+
+
+def _refused(material: Material, call: Step) -> str:
+    """What a refusal turns down: a plan by its title."""
+    if not asks_back(call):
+        return call.summary
+    heading = _HEADING.search(_plan_of(material, call))
+    return f"the plan “{one_line(heading['title']).strip('*# ')}”" if heading else "the plan"
 
 
 def _directs(sentence: str) -> bool:
@@ -253,15 +291,38 @@ def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
         if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
             continue
-        options = _list_with(picked["pick"].upper(), offered)
-        choice = _plain(options.pop(picked["pick"].upper(), "?"))
-        if not 1 <= len(options) <= _MOST_OPTIONS or choice.endswith(("?", ":")):
+        listed = _list_with(picked["pick"].upper(), offered)
+        question = _question_of(listed, offered)
+        if _GOES_ON.search(question) or _DIAGNOSES.search(question):
             continue
+        names = [picked["pick"].upper()]
+        if too := _PICKED_TOO.match(naming, picked.end()):
+            names.append(too["pick"].upper())
+        choice = "; ".join(_plain(listed[name]) for name in names if name in listed)
+        if not 2 <= len(listed) <= _MOST_OPTIONS + 1 or not choice or choice.endswith(("?", ":")):
+            continue
+        others = [_plain(text) for name, text in listed.items() if name not in names]
+        if _TAKES_ALL.match(choice):
+            choice, others = f"{choice}: {'; '.join(others)}", []
         rest = "" if is_agreed else one_line(naming[picked.end() :]).strip(" ),.-")
-        text = f"{shortened(choice, 240)} (picked from {len(options) + 1} options)"
+        asked = f", asked: “{shortened(question, 160)}”" if says_what(question) else ""
+        text = f"{shortened(choice, 240)} (picked from {len(listed)} options{asked})"
         evidence = [(request, request.summary), (answer, choice)]
-        details = {"alternatives": [_plain(text) for text in options.values()], "reason": shortened(rest, 160) or None}
-        yield _decided(PICK, choice, choice, text, 0.9, evidence, **details)
+        yield _decided(
+            PICK, choice, choice, text, 0.9, evidence, alternatives=others, reason=shortened(rest, 160) or None
+        )
+
+
+def _question_of(options: Mapping[str, str], answer: str) -> str:
+    """What an answer asks before a list of options or after it: best in words that say of what."""
+    first = next(iter(options.values()), "")[:_LEAST_SAME]
+    before, _, after = _CODE.sub("\n", answer).rpartition(first) if first else ("", "", "")
+    asked = [
+        sentence.replace("**", "")
+        for sentence in [*sentences(before)[-_MOST_BEFORE:], *sentences(after)]
+        if _QUESTION.search(sentence.strip("*_ "))
+    ]
+    return next((sentence for sentence in asked if says_what(sentence)), asked[0] if asked else "")
 
 
 def _list_with(name: str, answer: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ _DEMAND_CHARS = 400  # people write long sentences
 WISH_CHARS = 700  # of a message in which a plain wish is the user's own
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
 _LEAST_WORDS = 4
-_LEAST_REPLIED = 8
-_LEAST_NAMED = 7  # before "it" or "this" in a sentence that has said what
+_SHORT = 8  # words of a wish that often needs others to be understood
+_LEAST_NAMED, _LEAST_APART = 7, 5  # words before "it" or "this" in a sentence, or clause, that has said what
 _DOUBTFUL = 0.5  # a task for once, or of what is not known: agents that begin are not told of it
 
 # Before a verb: not that of a step, which says nothing of how things should be.
@@ -109,7 +109,7 @@ _ONE_OFF = re.compile(
 _PONDERS = re.compile(r"\bshould (?:we|it|this|that|i)\b.*\?$", re.IGNORECASE)
 # An option by its letter or number.
 _LETTERED = re.compile(
-    r"\b(?:with|do|think|like|option|approach|implement) (?:#?\d|[A-D])\b"
+    r"\b(?:with|do|think|like|(?i:option|approach)|implement) (?:#?\d|[A-D])\b"
     r"|\bfor the (?:first|second)\b"
 )
 _QUOTED = re.compile(r"“[^”]*”|\"[^\"]*\"|(?<=: )# .*")
@@ -157,12 +157,13 @@ _PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment
 # What stands for a thing that was named earlier, if at all; and what names one.
 _LACKS_SUBJECT = re.compile(r"(?i)(?:must|should|shall|needs? to|has to)\b")
 _POINTS = re.compile(
-    r"\b(?:it|they|them|those|these)\b|(?<!\bin )\bthis\b(?! (?:repo|repository|project|codebase|branch)\b)"
+    r"\b(?:it(?!(?:'s| is) (?:fine|ok(?:ay)?|better|best|good) (?:to|if)\b)|they|them|those|these)\b"
+    r"|\bthis\b(?! (?:context|repo|repository|project|codebase|branch)\b)"
     r"|\bthat\b(?=\s*(?:[.,;!?']|$)|\s+(?:is|are|was|should|must|will|would|can|needs?|has|have|does|doesn|in|to|for"
     r"|as|too|instead|entirely|part|one|way|case|logic|approach|fix|change)\b)|\bone\b(?=\W*$| per )",
     re.IGNORECASE,
 )
-_FOLLOWS = re.compile(r"(?i)(?:like|then|instead|because|so|which)\b(?! of\b)|.*\b(?:instead|again)\W*$")
+_FOLLOWS = re.compile(r"(?i)(?:like|then|instead|because|so|which)\b(?! of\b)|.*\b(?:instead|again|too? much)\W*$")
 _ANSWERS = re.compile(r"(?i)(?:ok(?:ay)?|ye(?:s|p|ah)|yup|no(?:pe)?|nah|sure|hm+|right|great|actually|oh|let'?s)\b")
 _APART = re.compile(r" <?-+ |[:;] ")  # of clauses
 _NAMES = re.compile(r"[`\"“]|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
@@ -238,10 +239,12 @@ def _wishes(message: str, question: str, *, has_changed: bool) -> Iterator[_Wish
         confidence = _demanded(sentence.text, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
         if not confidence:
             continue
-        wish = _in_context(sentence, confidence, question)
-        if last is not None and wish.text.startswith(last.text):  # two sentences that belong together
-            wish = replace(wish, confidence=max(wish.confidence, last.confidence), subject=last.subject)
-        elif last is not None:
+        wish, text = _in_context(sentence, confidence, question), sentence.text
+        needs_others = wish.text != text or len(text.split()) < _SHORT
+        if last is not None and sentence.before and last.text.endswith(sentence.before) and needs_others:
+            last = replace(last, text=f"{last.text} {text}", confidence=max(wish.confidence, last.confidence))
+            continue
+        if last is not None:
             yield last
         last = wish
     if last is not None:
@@ -267,7 +270,7 @@ def _in_context(sentence: _Sentence, confidence: float, question: str) -> _Wish:
 
 def _is_bare(text: str) -> bool:
     """Whether a reply has too few words to say of what."""
-    return len(text.split()) < _LEAST_REPLIED and _NAMES.search(text) is None
+    return len(text.split()) < _SHORT and _NAMES.search(text) is None
 
 
 def _sentences(message: str) -> Iterator[_Sentence]:
@@ -317,7 +320,7 @@ def is_clear(text: str) -> bool:
         return False
     pointing = _POINTS.search(text)
     named = text[: pointing.start()] if pointing is not None else ""
-    return pointing is None or len(named.split()) >= _LEAST_NAMED or _APART.search(named) is not None
+    return pointing is None or len(named.split()) >= (_LEAST_APART if _APART.search(named) else _LEAST_NAMED)
 
 
 def reason_in(text: str) -> str | None:

@@ -29,6 +29,7 @@ _PROPOSING = re.compile(
     r"|needs? to)\b",
     re.IGNORECASE,
 )
+_IS_OFFER = re.compile(r"\?\W*$|^i(?:'d| would) ", re.IGNORECASE)
 _ASKS = re.compile(r"\?\W*$|^question:", re.IGNORECASE)
 _FILLED = re.compile(
     r"`[^`]+`|\b(?!(?:what|which|how|do|does|did|you|we|i|me|to|the|it|this|that|or|a|is|are"
@@ -41,21 +42,18 @@ _FILLED = re.compile(
 def question_in(answer: str) -> str:
     """What an answer offers last, or else asks at its end, in words that say of what; empty if it does neither."""
     offer = proposal_in(answer)[0]
-    if offer and not offer.endswith(":"):
-        return offer if _says_what(offer) else ""
+    if offer and _IS_OFFER.search(offer):
+        return offer if says_what(offer) else ""
     ended = _ending(answer)
-    asking = [bool(_ASKS.search(sentence) or _OFFERS.search(sentence)) for sentence in ended]
+    asking = [bool(_ASKS.search(sentence)) for sentence in ended]
     last = max((index for index, is_asking in enumerate(asking) if is_asking), default=-1)
-    if last < len(ended) - _MOST_ASKING or last < 0:
+    if last < max(0, len(ended) - _MOST_ASKING) or not says_what(ended[last]):
         return ""
-    start = last
-    while start > 0 and not _says_what(ended[start]):
-        start -= 1
     end = last + 3 if ended[last].endswith(":") else last + 1  # with the first of a list
-    return shortened(" ".join(ended[start:end]), SENTENCE_CHARS)
+    return shortened(" ".join(ended[last:end]), SENTENCE_CHARS)
 
 
-def _says_what(question: str) -> bool:
+def says_what(question: str) -> bool:
     return len(_FILLED.findall(question)) >= _LEAST_ASKED
 
 
