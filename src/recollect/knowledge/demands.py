@@ -68,7 +68,7 @@ _WISH = re.compile(
     r"(?:be|have|use|only|always|never|check|show|print|return|set|run|contain|include)|needs? (?:to be|no)"
     r"|must(?:n't| not)? be)\b"
     rf"|\bwe (?:do |also )?(?:want|need) to {NO_STEP}\w+"
-    r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b"
+    r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b"
     r"|\b(?:better|good) idea to\b|\bi would (?:even |then )?want\b"
     r"|\bis too? (?:much|big|long|verbose|noisy)\b|\bdoes(?:n't| not) (?:work (?:since|because)|make sense to)\b"
     r"|\bit'?s (?:fine|ok(?:ay)?|better) to\b",
@@ -117,7 +117,6 @@ _QUOTED = re.compile(r"“[^”]*”|\"[^\"]*\"|(?<=: )# .*")
 _TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$")
 _UNSURE = re.compile(
     r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
-    r"|can you (?:check|look|take|see)"
     r"|thinking aloud|don'?t know|considering|somehow|(?:if|whether) we (?:want|should|need)|i might be wrong"
     r"|to be sure"
     r"|for example|alternatively|consider (?:\w+ing|an?|the)|wonder)\b",
@@ -127,7 +126,7 @@ _ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is
 _DESCRIBES = re.compile(
     r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
     r"|_probably_) (?:\w+ )?(?:always|never)\b"
-    r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
+    r"|never (?:called|used|set|actually|mind)|\bcan always\b|instead of \d|can work instead"
     r"|\b(?:problem|issue|bug|trouble) (?:is|was)\b|\bis intended to\b|\bshould be updated\b|^replace lines\b"
     r"|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
     r"|use|want|let)\b)"
@@ -137,7 +136,7 @@ _DESCRIBES = re.compile(
     r"|since we|[\"“']|ideally just|sorry"
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
-    r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
+    r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bskip \d"
     r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice",
 )
 # Wishes whose words do not say what for.
@@ -157,13 +156,17 @@ _PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment
 # What stands for a thing that was named earlier, if at all; and what names one.
 _LACKS_SUBJECT = re.compile(r"(?i)(?:must|should|shall|needs? to|has to)\b")
 _POINTS = re.compile(
-    r"\b(?:it(?!(?:'s| is) (?:fine|ok(?:ay)?|better|best|good) (?:to|if)\b)|they|them|those|these)\b"
+    r"\b(?:it(?!(?:'s| is) (?:fine|ok(?:ay)?|better|best|good) (?:to|if)\b)|they|them|those|these)\b|\bboth[,.!]"
     r"|\bthis\b(?! (?:context|repo|repository|project|codebase|branch)\b)"
     r"|\bthat\b(?=\s*(?:[.,;!?']|$)|\s+(?:is|are|was|should|must|will|would|can|needs?|has|have|does|doesn|in|to|for"
     r"|as|too|instead|entirely|part|one|way|case|logic|approach|fix|change)\b)|\bone\b(?=\W*$| per )",
     re.IGNORECASE,
 )
-_FOLLOWS = re.compile(r"(?i)(?:like|then|instead|because|so|which)\b(?! of\b)|.*\b(?:instead|again|too? much)\W*$")
+_FOLLOWS = re.compile(
+    r"(?i)(?:like|then|instead|because|so|which)\b(?! of\b)|e\.g\."
+    r"|.*\b(?:instead|again|too? much|(?:this|that) (?:case|situation))\W*$"
+)
+_JOINS = re.compile(r"(?i)(?:and|but)\b")
 _ANSWERS = re.compile(r"(?i)(?:ok(?:ay)?|ye(?:s|p|ah)|yup|no(?:pe)?|nah|sure|hm+|right|great|actually|oh|let'?s)\b")
 _APART = re.compile(r" <?-+ |[:;] ")  # of clauses
 _NAMES = re.compile(r"[`\"“]|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
@@ -258,11 +261,11 @@ def _in_context(sentence: _Sentence, confidence: float, question: str) -> _Wish:
     if (is_task or text.startswith("(") or _LETTERED.search(text) or _ONE_OFF.search(text)) and not is_standing(text):
         return _Wish(text, _DOUBTFUL)
     is_answer = _ANSWERS.match(text) is not None
+    whole = f"{sentence.before} {text}"
+    if follows and (not is_clear(text) or _JOINS.match(text)) and len(whole) <= _DEMAND_CHARS:
+        return _Wish(whole, confidence)
     if is_clear(text) and not is_answer:
         return _Wish(text, confidence)
-    whole = f"{sentence.before} {text}"
-    if follows and not is_clear(text) and len(whole) <= _DEMAND_CHARS:
-        return _Wish(whole, confidence)
     if question and not follows and not sentence.is_item:
         return _Wish(text, confidence, question)
     return _Wish(text, confidence if is_clear(text) and not _is_bare(text) else _DOUBTFUL)
