@@ -9,7 +9,7 @@ _MOST_ENDING = 8  # sentences of an answer that may propose something
 _MOST_ASKING = 6  # that may ask something
 _LEAST_ASKED = 3  # words of a question that says what it is about
 _LEAST_OFFERED = 60  # characters before an offer
-_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"^\s*```.*?^\s*```", re.DOTALL | re.MULTILINE)
 _OFFERS = re.compile(
     r"\b(?:want me to|should i|shall i|would you like me to|should we|shall we|i(?:'d| would) (?:suggest|recommend|go)"
     r"|you (?:can|could) (?:safely )?\w+|would you like|we (?:could|can|should))\b",
@@ -57,8 +57,12 @@ def says_what(question: str) -> bool:
     return len(_FILLED.findall(question)) >= _LEAST_ASKED
 
 
+def without_code(text: str) -> str:
+    return _CODE.sub("\n", text)
+
+
 def _ending(answer: str) -> list[str]:
-    return [sentence.replace("**", "") for sentence in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
+    return [sentence.replace("**", "") for sentence in sentences(without_code(answer))[-_MOST_ENDING:]]
 
 
 def proposal_in(answer: str) -> tuple[str, float]:
