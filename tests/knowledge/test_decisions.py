@@ -37,6 +37,15 @@ def test_an_answer_is_a_decision_with_the_options_not_taken(tmp_path: Path) -> N
     assert decision.evidence
 
 
+def test_an_option_taken_in_other_words_was_not_turned_down(tmp_path: Path) -> None:
+    answer = "store it explicit, but condense it"
+    script = (
+        Script("own").user("plan").ask("How is the phase known?", ["Infer from fields", "Store as explicit"], answer)
+    )
+
+    assert remembered(tmp_path, script).knowledge.decisions()[0].alternatives == ("Infer from fields",)
+
+
 def test_a_reversed_decision_gives_both_truths_by_date(tmp_path: Path) -> None:
     memory = remembered(tmp_path, chosen("later", 10, "Postgres"), chosen("first", 0, "Redis"))
 
@@ -175,6 +184,10 @@ def test_a_refused_plan_is_named(tmp_path: Path) -> None:
         (
             "This breaks the import.\n\n## Changes\n\n### 1. Add `has_name` to the reader of rows\n",
             "Add `has_name` to the reader of rows",
+        ),
+        (
+            "It is slow.\n\n### 1. Add a cache of all rows in memory\n\n### 2. Remove the second read of the rows\n",
+            "Add a cache of all rows in memory; Remove the second read of the rows",
         ),
         ("This breaks the import of the whole shop.\n", None),
     ],

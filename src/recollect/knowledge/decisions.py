@@ -19,6 +19,7 @@ from recollect.knowledge.picks import GOES_ON, agreements, picks
 from recollect.knowledge.predicates import PREFERS
 from recollect.knowledge.proposals import SENTENCE_CHARS, without_code
 from recollect.knowledge.runs import Change, file_changes, inside
+from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import Step
 
 ANSWER, PLAN, REFUSAL = "answer", "plan", "refusal"
@@ -31,6 +32,8 @@ _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
 _HEADING = re.compile(
     r"^#{1,3}\s+(?:plan:?\s+|implementation plan:?\s+)?(?P<title>\S.{3,140})$", re.MULTILINE | re.IGNORECASE
 )
+_MOST_TITLES = 3
+_SAME = 0.6  # of an option in an answer in the user's own words, who then took it
 _MOST_STATING = 24  # lines at the beginning of a plan, which say what it is about
 _LABEL = re.compile(r"^(?:the )?(?:fix|goal|solution|(?:fix )?approach|change|decision|strategy)(?: \d)?: *", re.I)
 _DOES = re.compile(
@@ -105,7 +108,8 @@ def _answers(material: Material) -> Iterator[Finding]:
                 continue
             if "?" in answer or not 2 <= len(answer) <= SENTENCE_CHARS:
                 continue
-            answer = answer.removesuffix(" (Recommended)")
+            answer = answer.strip().removesuffix(" (Recommended)")
+            options = [option for option in options if relevance(topic_words(option), answer) < _SAME]
             text = f"{shortened(answer, 200)} (asked: “{shortened(question, 160)}”)"
             turned_down = [option.removesuffix(" (Recommended)") for option in options][:4]
             evidence = [(step, f"{question} {answer}"), (call, call.summary)]
@@ -179,12 +183,14 @@ def _said_in(plan: str) -> list[str]:
 
 
 def _aim(title: str, said: Sequence[str]) -> str | None:
-    """What a plan says will be done: what it calls its aim, or else the first that it does."""
-    does = [
-        line for line in said[:_MOST_STATING] if _DOES.match(line) and (_TESTS.match(title) or not _TESTS.match(line))
-    ]
-    aim = next((line for line in does if _LABEL.match(line)), does[0] if does else None)
-    return shortened(_LABEL.sub("", one_line(aim)), SENTENCE_CHARS) if aim else None
+    """What a plan says will be done: what it calls its aim, or else the titles of its first steps."""
+    is_of_tests = _TESTS.match(title) is not None
+    does = [line for line in said[:_MOST_STATING] if _DOES.match(line) and (is_of_tests or not _TESTS.match(line))]
+    aims = [line for line in does if _LABEL.match(line)] or does
+    whole = aims[:1] if aims and aims[0].endswith(".") else aims[:_MOST_TITLES]
+    return (
+        shortened("; ".join(_LABEL.sub("", one_line(aim)) for aim in whole).replace(".;", ";"), SENTENCE_CHARS) or None
+    )
 
 
 def _refusals(material: Material) -> Iterator[Finding]:
