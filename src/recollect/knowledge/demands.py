@@ -102,7 +102,7 @@ _ASKS_FOR = re.compile(r"\b(?:(?:can|could|would|will) you|help me|following)\b|
 # Orders for this once.
 _ONE_OFF = re.compile(
     r"\b(?:let me know|for me to|don'?t (?:change|edit|do) anything|temporary (?:one\b|(?:\w+ )?file)"
-    r"|before (?:doing|continuing|you)|yet\W*$|can you help|just make sure|some (?:more|sort|kind)\b"
+    r"|before (?:doing|continuing|you)|yet\W*$|can you help|just make sure|your propos\w+|some (?:more|sort|kind)\b"
     r"|(?:linear|github|jira) (?:issue|comment)|subagents?|project: )",
     re.IGNORECASE,
 )
@@ -163,7 +163,7 @@ _POINTS = re.compile(
     re.IGNORECASE,
 )
 _FOLLOWS = re.compile(
-    r"(?i)(?:like|then|instead|because|so|which)\b(?! of\b)|e\.g\."
+    r"(?i)(?:like|then|not|instead|because|so|which)\b(?! of\b)|e\.g\."
     r"|.*\b(?:instead|again|too? much|(?:this|that) (?:case|situation))\W*$"
 )
 _JOINS = re.compile(r"(?i)(?:and|but)\b")
