@@ -65,6 +65,10 @@ def test_a_wish_is_not_listed_if_nobody_can_tell_of_what_it_is(tmp_path: Path, m
             "We show the mail as it is. Instead, I'd like it to be masked. Looks fine else.",
             "We show the mail as it is. Instead, I'd like it to be masked.",
         ),
+        (
+            "can we rewrite the page about carts? Like for new readers. Also it needs no date",
+            "can we rewrite the page about carts? Like for new readers. Also it needs no date",
+        ),
     ],
 )
 def test_a_wish_is_whole(tmp_path: Path, message: str, whole: str) -> None:

@@ -295,7 +295,8 @@ def _sentences(message: str) -> Iterator[_Sentence]:
                 held = sentence
             else:
                 yield sentence
-            lead, before = (lead if is_item else text), text
+            lead = lead if is_item else text
+            before = text if is_clear(text) or is_item else f"{before} {text}".strip()
     if held is not None:
         yield held
 
