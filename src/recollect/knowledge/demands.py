@@ -296,7 +296,8 @@ def _sentences(message: str) -> Iterator[_Sentence]:
             else:
                 yield sentence
             lead = lead if is_item else text
-            before = text if is_clear(text) or is_item else f"{before} {text}".strip()
+            is_whole = is_clear(text) and text.count('"') % 2 == 0
+            before = text if is_whole or is_item else f"{before} {text}".strip()
     if held is not None:
         yield held
 
