@@ -62,7 +62,7 @@ _DIRECTS_ANYWHERE = re.compile(
 )
 _PROPOSES = re.compile(rf"\blet'?s (?:just |not )?{NO_STEP}\w+|\binstead\b|^why not \w+ing\b|\bnever\b", re.IGNORECASE)
 # A step for now, which says nothing of how things should be.
-_ORDERS_STEP = re.compile(rf"(?:(?:ok|no|please|just)[, ]+)+(?!{NO_STEP})|don'?t worry\b")
+_ORDERS_STEP = re.compile(rf"^(?:(?:ok|no|please|just)[, ]+)+(?!{NO_STEP})|\b(?:don'?t|not) worry\b")
 _CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
@@ -206,7 +206,7 @@ def _refusals(material: Material) -> Iterator[Finding]:
         about = _refused(material, call)
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
-        confidence = 0.5 if _ORDERS_STEP.match(reason.lower()) else 0.9
+        confidence = 0.5 if _ORDERS_STEP.search(reason.lower()) else 0.9
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
 

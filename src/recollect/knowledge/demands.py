@@ -19,7 +19,7 @@ WISH_CHARS = 700  # of a message in which a plain wish is the user's own
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
 _LEAST_WORDS = 4
 _SHORT = 8  # words of a wish that often needs others to be understood
-_LEAST_NAMED, _LEAST_APART = 7, 5  # words before "it" or "this" in a sentence, or clause, that has said what
+_LEAST_NAMED, _LEAST_APART = 7, 4  # words before "it" or "this" in a sentence, or in the clause before its own
 _DOUBTFUL = 0.5  # a task for once, or of what is not known: agents that begin are not told of it
 
 # Before a verb: not that of a step, which says nothing of how things should be.
@@ -164,7 +164,7 @@ _POINTS = re.compile(
 )
 _FOLLOWS = re.compile(
     r"(?i)(?:like|then|not|instead|because|so|which)\b(?! of\b)|e\.g\."
-    r"|.*\b(?:instead|again|too? much|(?:this|that) (?:case|situation))\W*$"
+    r"|.*\b(?:instead|again|too(?: much)?|to much|(?:this|that) (?:case|situation))\W*$"
 )
 _JOINS = re.compile(r"(?i)(?:and|but)\b")
 _ANSWERS = re.compile(r"(?i)(?:ok(?:ay)?|ye(?:s|p|ah)|yup|no(?:pe)?|nah|sure|hm+|right|great|actually|oh|let'?s)\b")
@@ -325,7 +325,9 @@ def is_clear(text: str) -> bool:
         return False
     pointing = _POINTS.search(text)
     named = text[: pointing.start()] if pointing is not None else ""
-    return pointing is None or len(named.split()) >= (_LEAST_APART if _APART.search(named) else _LEAST_NAMED)
+    clauses = _APART.split(named)
+    is_named = len(named.split()) >= _LEAST_NAMED or (len(clauses) > 1 and len(clauses[0].split()) >= _LEAST_APART)
+    return pointing is None or is_named
 
 
 def reason_in(text: str) -> str | None:

@@ -81,6 +81,6 @@ def proposal_in(answer: str) -> tuple[str, float]:
     near = range(max(0, last - 2), last)
     start = max((index for index in near if _PROPOSING.search(ended[index])), default=max(0, last - 1))
     confidence = 0.85 if _PROPOSING.search(ended[start]) else 0.55
-    while start > 0 and len(" ".join(ended[start:last])) < _LEAST_OFFERED:
+    while start > 0 and (len(" ".join(ended[start:last])) < _LEAST_OFFERED or ended[start].startswith("This ")):
         start -= 1
     return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS), confidence
