@@ -159,7 +159,7 @@ _POINTS = re.compile(
     r"\b(?:it(?!(?:'s| is) (?:fine|ok(?:ay)?|better|best|good) (?:to|if)\b)|they|them|those|these)\b|\bboth[,.!]"
     r"|\bthis\b(?! (?:context|repo|repository|project|codebase|branch)\b)"
     r"|\bthat\b(?=\s*(?:[.,;!?']|$)|\s+(?:is|are|was|should|must|will|would|can|needs?|has|have|does|doesn|in|to|for"
-    r"|as|too|instead|entirely|part|one|way|case|logic|approach|fix|change)\b)|\bone\b(?=\W*$| per )",
+    r"|as|too|instead|entirely)\b|\s+(?:\w+ )?(?:part|one|way|case|logic|approach|fix|change)\b)|\bone\b(?=\W*$| per )",
     re.IGNORECASE,
 )
 _FOLLOWS = re.compile(
