@@ -37,6 +37,15 @@ def test_an_answer_is_a_decision_with_the_options_not_taken(tmp_path: Path) -> N
     assert decision.evidence
 
 
+def test_an_option_taken_in_other_words_was_not_turned_down(tmp_path: Path) -> None:
+    answer = "store it explicit, but condense it"
+    script = (
+        Script("own").user("plan").ask("How is the phase known?", ["Infer from fields", "Store as explicit"], answer)
+    )
+
+    assert remembered(tmp_path, script).knowledge.decisions()[0].alternatives == ("Infer from fields",)
+
+
 def test_a_reversed_decision_gives_both_truths_by_date(tmp_path: Path) -> None:
     memory = remembered(tmp_path, chosen("later", 10, "Postgres"), chosen("first", 0, "Redis"))
 
@@ -106,6 +115,89 @@ def test_options_are_found_in_headings_and_tables_and_by_a_yes(tmp_path: Path, a
     assert fact.method == "pick"
     assert fact.object.startswith("No prompt")
     assert [one.partition(":")[0] for one in fact.alternatives] == ["Change the default"]
+
+
+def picked(answer: str, reply: str) -> Script:
+    return Script("pick").user("how can we do it?").agent(answer).user(reply).agent("Done.")
+
+
+def test_a_picked_option_comes_with_the_question(tmp_path: Path) -> None:
+    answer = (
+        "**How should the importer find its rows?**\n\n1. From the plan\n2. A combination of them\n\nWhat do you think?"
+    )
+
+    (fact,) = remembered(tmp_path, picked(answer, "1")).knowledge.decisions()
+
+    assert fact.text == "From the plan (picked from 2 options, asked: “How should the importer find its rows?”)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply", "choice"),
+    [
+        ("1. By name\n2. By folder\n3. All of the above\nWhich?", "3", "All of the above: By name; By folder"),
+        ("1. Browse by keys\n2. Fold the details\nWhich?", "1 and 2", "Browse by keys; Fold the details"),
+    ],
+)
+def test_what_was_picked_is_no_alternative(tmp_path: Path, answer: str, reply: str, choice: str) -> None:
+    (fact,) = remembered(tmp_path, picked(answer, reply)).knowledge.decisions()
+
+    assert (fact.object, fact.alternatives) == (choice, ())
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("What typically leads to the duplicates?", "1"),
+        ("What would you like to brainstorm today?", "B)"),
+        ("Which of the ways do we take?", "the problem with 2. is that it takes long"),
+    ],
+)
+def test_a_diagnosis_an_opening_and_an_objection_pick_nothing(tmp_path: Path, question: str, reply: str) -> None:
+    marks = "AB" if reply.startswith("B") else "12"
+    answer = f"{question}\n\n{marks[0]}. Nobody knows of the helper\n{marks[1]}. The helper has a poor name"
+
+    assert remembered(tmp_path, picked(answer, reply)).knowledge.decisions() == []
+
+
+def test_a_refused_plan_is_named(tmp_path: Path) -> None:
+    call = {"tool": "ExitPlan", "call_id": "plan-call"}
+    script = Script("plan").user("plan it")
+    plan = {"input": {"plan": "# Plan: Keep carts in Redis\nUse it."}}
+    script._add(schema.TOOL_CALL, "proposed a plan:", plan, role="assistant", **call)
+    said = {"output": "we don't need Redis here"}
+    script._add(
+        schema.HUMAN_INTERVENTION, "refused: we don't need Redis here", said, role="user", status="denied", **call
+    )
+
+    (fact,) = remembered(tmp_path, script.agent("ok")).knowledge.decisions()
+
+    assert fact.text == "we don't need Redis here (instead of: the plan “Keep carts in Redis”)"
+
+
+@pytest.mark.parametrize(
+    ("plan", "aim"),
+    [
+        (
+            "The import breaks on empty rows.\n\n**The fix:** Skip the rows without a name.\n",
+            "Skip the rows without a name.",
+        ),
+        (
+            "This breaks the import.\n\n## Changes\n\n### 1. Add `has_name` to the reader of rows\n",
+            "Add `has_name` to the reader of rows",
+        ),
+        (
+            "It is slow.\n\n### 1. Add a cache of all rows in memory\n\n### 2. Remove the second read of the rows\n",
+            "Add a cache of all rows in memory; Remove the second read of the rows",
+        ),
+        ("This breaks the import of the whole shop.\n", None),
+    ],
+)
+def test_a_plan_says_what_will_be_done_and_the_fault_is_its_reason(tmp_path: Path, plan: str, aim: str | None) -> None:
+    script = Script("plan").user(f"Implement the following plan:\n\n# Import all shops\n\n{plan}").agent("Done.")
+
+    (fact,) = remembered(tmp_path, script).knowledge.decisions()
+
+    assert fact.text == "Plan to implement: Import all shops" + (f" ({aim})" if aim else "")
 
 
 def agreed(reply: str, *, offer: str = "Both names work. Want me to rename it?") -> Script:
@@ -315,9 +407,9 @@ def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: 
     [
         "use prefix 'rwr/' for the branch name",
         "I want to have telemetry enabled by default",
-        "Also don't give it a number and it needs no date",
+        "Also don't give the file a number, it needs no date",
         "no, we removed the session commands on purpose",
-        "let's store it in metadata, can you show me an example?",
+        "let's store the model in metadata, can you show me an example?",
         "we need to strip skills out of the summary",
         "for explain, the prompts we show should be scoped to that checkpoint",
     ],

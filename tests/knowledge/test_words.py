@@ -96,6 +96,16 @@ def test_a_refusal_says_what_the_user_wants(tmp_path: Path, reason: str) -> None
 
 
 @pytest.mark.parametrize(
+    "reason", ["please write down all the steps that we follow", "don't worry about the linter for now, just continue."]
+)
+def test_a_refusal_that_asks_for_another_step_is_listed_only_if_asked_for(tmp_path: Path, reason: str) -> None:
+    memory = remembered(tmp_path, refused(reason))
+
+    assert memory.knowledge.decisions() == []
+    assert [fact.object for fact in memory.knowledge.decisions(everything=True)] == [reason]
+
+
+@pytest.mark.parametrize(
     "reason", ["what does lint say now?", "I've done it - keep going", "do we know what the prompt looks like?"]
 )
 def test_a_question_or_a_pause_in_a_refusal_wants_nothing(tmp_path: Path, reason: str) -> None:

@@ -129,8 +129,7 @@ def test_the_brief_has_decisions_in_the_users_words_only(agent: Agent) -> None:
     brief = agent.call("session_brief")
 
     assert f"> - {DEMAND}" in brief
-    for unclear in (VAGUE, HEADLESS):  # nobody knows what it was about
-        assert unclear not in brief and unclear in agent.call("recall_decisions")
+    assert VAGUE not in brief and HEADLESS not in brief  # nobody knows what they were about
     assert QUESTION not in brief and "Memcached" not in brief  # the agent worded these
 
 

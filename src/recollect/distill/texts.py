@@ -18,7 +18,7 @@ _UNCLEAN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])(?<![eE]\.g\.)(?<![iI]\.e\.)\s+|\n+")
 
 # A line that opens or closes a code block, in a list too; what follows the backticks has none.
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<run>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)

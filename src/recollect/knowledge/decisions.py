@@ -7,68 +7,43 @@ is a candidate only.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from recollect import schema
 from recollect.agentkit.edits import FileChange
-from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
-from recollect.knowledge.demands import NO_STEP, WISH_CHARS, asks_change, demands, reason_in
+from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened
+from recollect.knowledge.demands import NO_STEP, asks_change, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Finding, Material
-from recollect.knowledge.predicates import DECIDED, PREFERS
-from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in
+from recollect.knowledge.facts import Finding, Material, decided
+from recollect.knowledge.picks import GOES_ON, agreements, picks
+from recollect.knowledge.predicates import PREFERS
+from recollect.knowledge.proposals import SENTENCE_CHARS, without_code
 from recollect.knowledge.runs import Change, file_changes, inside
+from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import Step
 
-ANSWER, PLAN, REFUSAL, PICK, AGREEMENT = "answer", "plan", "refusal", "pick", "agreement"
+ANSWER, PLAN, REFUSAL = "answer", "plan", "refusal"
 COMMIT, RULE_FILE, CANDIDATE, CLAIM = "commit", "rule_file", "candidate", "claim"
 _MOST_RULES = 3
 _MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
-_LEAST_OPTION_WORDS = 3  # of an option: less is only a heading
-_MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
-# Questions about how to go on, which decide nothing.
-_GOES_ON = re.compile(
-    r"what (?:would you like|do you want|should (?:i|we)) (?:me )?to do next|\bnext\?|^ready to"
-    r"|ready to (?:implement|proceed)"
-    r"|would you like (?:me )?to (?:proceed|continue|start)|which (?:pr|issue|file)\b"
-    r"|any (?:other|more)|anything else|does this (?:look|capture|plan)|proceed\?",
-    re.IGNORECASE,
-)
 _HEADING = re.compile(
     r"^#{1,3}\s+(?:plan:?\s+|implementation plan:?\s+)?(?P<title>\S.{3,140})$", re.MULTILINE | re.IGNORECASE
 )
-_PICKED = re.compile(
-    r"(?:^|\b(?i:options?|approach|solution|number|with|do|use|take|implement|tackle|think|prefer|go for|like"
-    r"|question) |#)(?i:options? |approach |#)?(?P<pick>\d|[A-D]|[a-d](?=\)|,|$))(?=[\s).,:]|$)"
-    r"(?!\s*(?i:%|more|of|files?|tests?|times|commits?|lines?|minutes?|hours?|days?|\d|-))"
+_MOST_TITLES = 3
+_SAME = 0.6  # of an option in an answer in the user's own words, who then took it
+_MOST_STATING = 24  # lines at the beginning of a plan, which say what it is about
+_LABEL = re.compile(r"^(?:the )?(?:fix|goal|solution|(?:fix )?approach|change|decision|strategy)(?: \d)?: *", re.I)
+_DOES = re.compile(
+    rf"{_LABEL.pattern}|(?:this (?:plan|change)|we(?:'ll| will| want to| need to| should)|the (?:fix|plan|change) is)\b"
+    r"|(?:add|change|create|replace|remove|move|use|update|enhance|make|refactor|consolidate|extract|introduce|fix|split"
+    r"|rename|delete|drop|store|keep|write|convert|merge|switch|implement|extend|build|calculate|compute|simplify"
+    r"|normalize|optimize|invert|pass|return|show|wire|allow|support|route|wrap|skip|call|filter|have)\b",
+    re.I,
 )
-_PICKED_OPTION = re.compile(r"(?i:\b(?:option|approach) )(?P<pick>\d|[A-D])\b")
-_PICKED_FIRST = re.compile(r"(?:\d|[A-Da-d])(?:,|\.| and| but)\s")
-_QUOTED_ITEM = re.compile(r"\d\. [A-Z`]")  # of a list of the agent, before a word on it
-_OPTION = re.compile(
-    r"^\s*(?:[-*|]\s+|#{1,4}\s+)?(?:\*\*)?(?P<label>option |approach )?"
-    r"(?P<name>\d|[A-D])(?:\*\*)?[.):]\s*(?:\*\*)?(?P<text>\S.{3,300})$",
-    re.M | re.I,
-)
-_AGREES = re.compile(
-    r"(?:(?:ok(?:ay)?|yes|yep|yeah|yup|ja|sure|sounds? good|great|perfect|good|agreed?|correct|exactly|please|cool"
-    r"|(?:please )?do(?: (?:it|that|this|so))?|go (?:ahead|for it)|let'?s (?:do (?:it|that|this)|go)|i agree"
-    r"|makes sense|(?:fix|implement|apply|add|make) (?:it|that|this|the change))\b[\s,.!]*)+",
-    re.IGNORECASE,
-)
-# Offers of a step, or of several things to choose from: a yes to it decides nothing.
-_OFFERS_STEP = re.compile(
-    r"\b(?:me to|should i|shall i|should we) (?:also |now |then |just |go ahead and )*(?:commit|push|open|run|check"
-    r"|look|create (?:a|the) (?:pr|pull|commit|branch|plan)|investigate|explore|continue|proceed\?|start|begin|test"
-    r"|verify|review|rebase|merge|show|explain|draft|write (?:a |the |some )?(?:\w+ )?(?:tests?|plan)|save|dig"
-    r"|fix (?:th\w+|it|them|all)\b|address|add (?:\w+ ){0,3}tests?)\b"
-    r"|\bor (?:would|do|should|shall|just|something|keep|leave|is there)\b|\b(?:committed|pushed)\b",
-    re.IGNORECASE,
-)
+_TESTS = re.compile(r"(?:add|write|update|create) (?:[\w`-]+ ){0,4}tests?\b", re.I)
 # How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
 _DIRECTS = re.compile(
     r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
@@ -86,6 +61,8 @@ _DIRECTS_ANYWHERE = re.compile(
     re.IGNORECASE,
 )
 _PROPOSES = re.compile(rf"\blet'?s (?:just |not )?{NO_STEP}\w+|\binstead\b|^why not \w+ing\b|\bnever\b", re.IGNORECASE)
+# A step for now, which says nothing of how things should be.
+_ORDERS_STEP = re.compile(rf"^(?:(?:ok|no|please|just)[, ]+)+(?!{NO_STEP})|\b(?:don'?t|not) worry\b")
 _CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
@@ -111,25 +88,12 @@ def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Chang
         yield from _answers(material)
         yield from _plans(material)
         yield from _refusals(material)
-        yield from _picks(material, turns)
-        yield from _agreements(material, turns, changes)
+        yield from picks(material, turns)
+        yield from agreements(material, turns, changes)
         yield from demands(material, turns, changes)
     yield from _commits(material)
     yield from _rules(material)
     yield from _candidates(material)
-
-
-def _decided(
-    rule: str,
-    topic: str,
-    choice: str,
-    text: str,
-    confidence: float,
-    evidence: Sequence[tuple[Step, str]],
-    **details: Any,
-) -> Finding:
-    details = {"by": "user", "alternatives": [], "reason": None} | details
-    return Finding(rule, DECIDED, ("decision", topic), ("choice", choice), text, confidence, evidence, details)
 
 
 def _answers(material: Material) -> Iterator[Finding]:
@@ -142,15 +106,16 @@ def _answers(material: Material) -> Iterator[Finding]:
             offered = _options(asked, question)
             options = [option for option in offered if option.casefold() not in answer.casefold()]
             is_own = bool(offered) and len(options) == len(offered)  # the user's own words, not an option
-            if _GOES_ON.search(question) and not (is_own and len(answer.split()) >= _LEAST_WORDS):
+            if GOES_ON.search(question) and not (is_own and len(answer.split()) >= _LEAST_WORDS):
                 continue
             if "?" in answer or not 2 <= len(answer) <= SENTENCE_CHARS:
                 continue
-            answer = answer.removesuffix(" (Recommended)")
+            answer = answer.strip().removesuffix(" (Recommended)")
+            options = [option for option in options if relevance(topic_words(option), answer) < _SAME]
             text = f"{shortened(answer, 200)} (asked: “{shortened(question, 160)}”)"
             turned_down = [option.removesuffix(" (Recommended)") for option in options][:4]
             evidence = [(step, f"{question} {answer}"), (call, call.summary)]
-            yield _decided(ANSWER, question, answer, text, 0.95, evidence, alternatives=turned_down)
+            yield decided(ANSWER, question, answer, text, 0.95, evidence, alternatives=turned_down)
 
 
 def _pairs(material: Material, call: Step, answer: Step) -> list[tuple[str, str]]:
@@ -186,10 +151,11 @@ def _plans(material: Material) -> Iterator[Finding]:
             continue
         title = one_line(heading["title"]).strip("*# ")
         titles.add(heading["title"])
-        reason = _first_sentence(plan[heading.end() :])
+        said = _said_in(plan[heading.end() :])
+        aim, reason = _aim(title, said), shortened(one_line(said[0]), SENTENCE_CHARS) if said else None
         how = "approved" if step.kind == schema.DECISION else "to implement"
-        text = f"Plan {how}: {title}" + (f" ({reason})" if reason else "")
-        yield _decided(PLAN, title, title, text, 0.95, [(step, f"{how}: {title}")], reason=reason)
+        text = f"Plan {how}: {title}" + (f" ({aim})" if aim else "")
+        yield decided(PLAN, title, title, text, 0.95, [(step, f"{how}: {title}")], reason=reason)
 
 
 def _plan_of(material: Material, call: Step) -> str:
@@ -212,13 +178,21 @@ def _added(change: FileChange) -> list[str]:
     return [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
 
 
-def _first_sentence(text: str) -> str | None:
-    lines = [
-        line
-        for line in sentences(text)
-        if len(line) > 30 and not line.startswith(("`", "|")) and line[-1] != ":" and "**" not in line
-    ]
-    return shortened(one_line(lines[0]), SENTENCE_CHARS) if lines else None
+def _said_in(plan: str) -> list[str]:
+    """The sentences of a plan, without its code and what leads something in."""
+    said = (line.replace("**", "") for line in sentences(without_code(plan)))
+    return [line for line in said if len(line) > 30 and line[-1] != ":" and not line.startswith(("`", "|", "["))]
+
+
+def _aim(title: str, said: Sequence[str]) -> str | None:
+    """What a plan says will be done: what it calls its aim, or else the titles of its first steps."""
+    is_of_tests = _TESTS.match(title) is not None
+    does = [line for line in said[:_MOST_STATING] if _DOES.match(line) and (is_of_tests or not _TESTS.match(line))]
+    aims = [line for line in does if _LABEL.match(line)] or does
+    whole = aims[:1] if aims and aims[0].endswith(".") else aims[:_MOST_TITLES]
+    return (
+        shortened("; ".join(_LABEL.sub("", one_line(aim)) for aim in whole).replace(".;", ";"), SENTENCE_CHARS) or None
+    )
 
 
 def _refusals(material: Material) -> Iterator[Finding]:
@@ -229,11 +203,20 @@ def _refusals(material: Material) -> Iterator[Finding]:
             continue
         if len(reason.split()) < 3 or not (any(map(_directs, sentences(reason))) or asks_change(reason)):
             continue
-        about = "the plan" if asks_back(call) else call.summary
+        about = _refused(material, call)
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
+        confidence = 0.5 if _ORDERS_STEP.search(reason.lower()) else 0.9
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
-        yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
+        yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
+
+
+def _refused(material: Material, call: Step) -> str:
+    """What a refusal turns down: a plan by its title."""
+    if not asks_back(call):
+        return call.summary
+    heading = _HEADING.search(_plan_of(material, call))
+    return f"the plan “{one_line(heading['title']).strip('*# ')}”" if heading else "the plan"
 
 
 def _directs(sentence: str) -> bool:
@@ -241,78 +224,6 @@ def _directs(sentence: str) -> bool:
     if sentence.endswith("?") and not _PROPOSES.search(sentence):
         return False
     return _DIRECTS_ANYWHERE.search(sentence) is not None or any(map(_DIRECTS.match, _CLAUSE_END.split(sentence)))
-
-
-def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
-    """Options that the agent numbered and the user named by the number, or agreed to when the agent named one."""
-    for _, request, _, answer in _replies(material, turns):
-        said, offered = material.text(request).strip(), material.text(answer)
-        is_agreed = _AGREES.fullmatch(said) is not None
-        naming = proposal_in(offered)[0] if is_agreed else said
-        naming = naming[:SENTENCE_CHARS] if len(said) <= WISH_CHARS else ""
-        picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
-        if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
-            continue
-        options = _list_with(picked["pick"].upper(), offered)
-        choice = _plain(options.pop(picked["pick"].upper(), "?"))
-        if not 1 <= len(options) <= _MOST_OPTIONS or choice.endswith(("?", ":")):
-            continue
-        rest = "" if is_agreed else one_line(naming[picked.end() :]).strip(" ),.-")
-        text = f"{shortened(choice, 240)} (picked from {len(options) + 1} options)"
-        evidence = [(request, request.summary), (answer, choice)]
-        details = {"alternatives": [_plain(text) for text in options.values()], "reason": shortened(rest, 160) or None}
-        yield _decided(PICK, choice, choice, text, 0.9, evidence, **details)
-
-
-def _list_with(name: str, answer: str) -> dict[str, str]:
-    """The last list of options that has this one: lists called options first, what is numbered else may explain."""
-    lists: dict[tuple[bool, bool], dict[str, str]] = {}
-    for match in _OPTION.finditer(answer):
-        number, kind = match["name"].upper(), (match["label"] is None, match["name"].isdigit())
-        if number in ("1", "A") or number in lists.get(kind, {}):
-            lists[kind] = {}
-        lists.setdefault(kind, {})[number] = _described(match["text"], answer[match.end() :])
-    return next((lists[kind] for kind in sorted(lists) if name in lists[kind]), {})
-
-
-def _described(option: str, following: str) -> str:
-    """An option with the line under it, if it is only a heading."""
-    if len(option.split()) >= _LEAST_OPTION_WORDS:
-        return option
-    line = next((line.strip(" -*") for line in following.splitlines() if line.strip(" -*")), "")
-    is_about = bool(line) and not line.endswith("?") and not re.search(r"\boption\b", line, re.IGNORECASE)
-    return f"{option.rstrip(':* ')}: {line}" if is_about and not _OPTION.match(line) else option
-
-
-def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
-    """What the agent proposed, the user agreed to in a word or two, and the agent then changed something for."""
-    for turn, request, before, answer in _replies(material, turns):
-        said = material.text(request).strip()
-        if not _AGREES.fullmatch(said) or not any(turn.start < change.position < turn.end for change in changes):
-            continue
-        proposal, confidence = proposal_in(material.text(answer))
-        if not proposal or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
-            continue
-        topic = shortened(words.gist(before.summary), 160)
-        if "?" in before.summary:  # the user had proposed it
-            confidence = max(confidence, 0.6)
-        text = f"{proposal} (agreed, on “{topic}”)"
-        yield _decided(AGREEMENT, topic, proposal, text, confidence, [(request, said), (answer, proposal)])
-
-
-def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, Step, Step, Step]]:
-    """Requests that follow an answer of the agent, with the request before and its answer."""
-    asked = [(turn, turn.request) for turn in turns if turn.request is not None]
-    for (_, before), (turn, request) in pairwise(asked):
-        answer = material.trace.answers.get(before.event_uid)
-        if answer is not None:
-            yield turn, request, before, answer
-
-
-def _plain(option: str) -> str:
-    if option.endswith("|"):  # a row of a table
-        option = option.strip("| ").replace(" | ", ": ")
-    return shortened(one_line(option.replace("**", "").replace("`", "")), 200)
 
 
 def _commits(material: Material) -> Iterator[Finding]:
@@ -323,7 +234,7 @@ def _commits(material: Material) -> Iterator[Finding]:
         if len(subject.split()) < 3 or commit.call.is_abandoned:
             continue
         text = f"Committed: {subject}"
-        yield _decided(COMMIT, subject, subject, text, 0.9, [(commit.call, subject)], by="commit")
+        yield decided(COMMIT, subject, subject, text, 0.9, [(commit.call, subject)], by="commit")
 
 
 def _rules(material: Material) -> Iterator[Finding]:
@@ -345,7 +256,7 @@ def _rules(material: Material) -> Iterator[Finding]:
                 rules = [line.lstrip("# ") for line in added if line.startswith("# ")]
             for rule in rules[:_MOST_RULES]:
                 text = f"{rule} (written into {name})"
-                yield _decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
+                yield decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
 
 
 def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Finding]:
@@ -355,7 +266,7 @@ def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Finding]:
     whole = [claim for claim in claims if 24 <= len(claim) <= SENTENCE_CHARS and not claim.endswith(":")]
     for claim in whole[:_MOST_CLAIMS]:
         text = f"The agent noted in {file}: {claim}"
-        yield _decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
+        yield decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
 
 
 def _rule(line: str) -> str | None:
@@ -375,5 +286,5 @@ def _candidates(material: Material) -> Iterator[Finding]:
             if len(sentence) <= SENTENCE_CHARS and _CHOSE.search(sentence):
                 text = f"The agent says: {sentence}"
                 details = {"by": "agent", "reason": reason_in(sentence)}
-                yield _decided(CANDIDATE, sentence, sentence, text, 0.4, [(answer, sentence)], **details)
+                yield decided(CANDIDATE, sentence, sentence, text, 0.4, [(answer, sentence)], **details)
                 break

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from recollect.distill import one_line, sentences, shortened, words
+from recollect.distill import one_line, sentences, shortened
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import PREFERS
-from recollect.knowledge.proposals import proposal_in
+from recollect.knowledge.proposals import question_in
 from recollect.knowledge.runs import Change
 from recollect.store import Step
 
@@ -17,7 +18,9 @@ _DEMAND_CHARS = 400  # people write long sentences
 WISH_CHARS = 700  # of a message in which a plain wish is the user's own
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
 _LEAST_WORDS = 4
-_CHANGE_SURE = 0.5  # an order may be a task only: agents that begin are not told of it
+_SHORT = 8  # words of a wish that often needs others to be understood
+_LEAST_NAMED, _LEAST_APART = 7, 4  # words before "it" or "this" in a sentence, or in the clause before its own
+_DOUBTFUL = 0.5  # a task for once, or of what is not known: agents that begin are not told of it
 
 # Before a verb: not that of a step, which says nothing of how things should be.
 NO_STEP = (
@@ -65,7 +68,7 @@ _WISH = re.compile(
     r"(?:be|have|use|only|always|never|check|show|print|return|set|run|contain|include)|needs? (?:to be|no)"
     r"|must(?:n't| not)? be)\b"
     rf"|\bwe (?:do |also )?(?:want|need) to {NO_STEP}\w+"
-    r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b"
+    r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b"
     r"|\b(?:better|good) idea to\b|\bi would (?:even |then )?want\b"
     r"|\bis too? (?:much|big|long|verbose|noisy)\b|\bdoes(?:n't| not) (?:work (?:since|because)|make sense to)\b"
     r"|\bit'?s (?:fine|ok(?:ay)?|better) to\b",
@@ -93,11 +96,27 @@ _ASKED_CHANGE = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(r"(?:[,;]| -+) ")
+_ITEM = re.compile(r"\s*(?:[-*•+]|\(?\d{1,2}[.)]|[A-Za-z]\))\s+\S")
+# Who leads a list in with this hands out the steps of a task, or asks which of them is right.
+_ASKS_FOR = re.compile(r"\b(?:(?:can|could|would|will) you|help me|following)\b|\?$", re.IGNORECASE)
+# Orders for this once.
+_ONE_OFF = re.compile(
+    r"\b(?:let me know|for me to|don'?t (?:change|edit|do) anything|temporary (?:one\b|(?:\w+ )?file)"
+    r"|before (?:doing|continuing|you)|yet\W*$|can you help|just make sure|your propos\w+|some (?:more|sort|kind)\b"
+    r"|(?:linear|github|jira) (?:issue|comment)|subagents?|project: )",
+    re.IGNORECASE,
+)
+_PONDERS = re.compile(r"\bshould (?:we|it|this|that|i)\b.*\?$", re.IGNORECASE)
+# An option by its letter or number.
+_LETTERED = re.compile(
+    r"\b(?:with|do|think|like|(?i:option|approach)|implement) (?:#?\d|[A-D])\b"
+    r"|\bfor the (?:first|second)\b"
+)
+_QUOTED = re.compile(r"“[^”]*”|\"[^\"]*\"|(?<=: )# .*")
 # A task for now, not how things should be.
 _TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$")
 _UNSURE = re.compile(
     r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
-    r"|can you (?:check|look|take|see)"
     r"|thinking aloud|don'?t know|considering|somehow|(?:if|whether) we (?:want|should|need)|i might be wrong"
     r"|to be sure"
     r"|for example|alternatively|consider (?:\w+ing|an?|the)|wonder)\b",
@@ -107,22 +126,23 @@ _ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is
 _DESCRIBES = re.compile(
     r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
     r"|_probably_) (?:\w+ )?(?:always|never)\b"
-    r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
+    r"|never (?:called|used|set|actually|mind)|\bcan always\b|instead of \d|can work instead"
     r"|\b(?:problem|issue|bug|trouble) (?:is|was)\b|\bis intended to\b|\bshould be updated\b|^replace lines\b"
     r"|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
     r"|use|want|let)\b)"
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
-    r"|better|fine|ok(?:ay)?)\b|\bshould have been\b"
-    r"|^(?:plan:|(?:minor|major|critical)\b[^,.]{0,24}:|this|that|consider|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']"
-    r"|ideally just|sorry"
+    r"|better|fine|ok(?:ay)?)\b|\bshould(?:n't| not)? have (?:been|\w+ed)\b"
+    r"|^(?:plan:|debug:|v \*|(?:minor|major|critical)\b[^,.]{0,24}:|this|that|consider|\[|\d+ [+-]|[+-] |seeing"
+    r"|since we|[\"“']|ideally just|sorry"
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
-    r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
+    r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bskip \d"
     r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice",
 )
 # Wishes whose words do not say what for.
 _SAYS_NO_WHAT = re.compile(
-    r"\b(?:keep|have) in mind\b|\bsomething else\b|\bsomething like\W*$|^let'?s go, |\b\d\.? ?\+ ?\d", re.IGNORECASE
+    r"\b(?:keep|have) in mind\b|\bsomething else\b|\bsomething like\W*$|^let'?s go, |\b\d\.? ?\+ ?\d|\[redacted",
+    re.IGNORECASE,
 )
 # Of demands, those that are meant for every later session, too.
 _STANDING = re.compile(
@@ -136,18 +156,23 @@ _PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment
 # What stands for a thing that was named earlier, if at all; and what names one.
 _LACKS_SUBJECT = re.compile(r"(?i)(?:must|should|shall|needs? to|has to)\b")
 _POINTS = re.compile(
-    r"\b(?:it|they|them)\b|\b(?:this|that|these|those)\b(?=\s*(?:[.,;!?]|$)|\s+(?:is|are|was|should|must|will|would|can"
-    r"|needs?|has|have|does|doesn|in|to|for|as|too|instead|entirely)\b)",
+    r"\b(?:it(?!(?:'s| is) (?:fine|ok(?:ay)?|better|best|good) (?:to|if)\b)|they|them|those|these)\b|\bboth[,.!]"
+    r"|\bthis\b(?! (?:context|repo|repository|project|codebase|branch)\b)"
+    r"|\bthat\b(?=\s*(?:[.,;!?']|$)|\s+(?:is|are|was|should|must|will|would|can|needs?|has|have|does|doesn|in|to|for"
+    r"|as|too|instead|entirely)\b|\s+(?:\w+ )?(?:part|one|way|case|logic|approach|fix|change)\b)|\bone\b(?=\W*$| per )",
     re.IGNORECASE,
 )
-_CONTINUES = re.compile(
-    r"(?:ok(?:ay)?|ye(?:s|p|ah)|yup|no(?:pe)?|nah|sure|hm+|then|and|also|but|right|great|actually|or|oh)\b",
-    re.IGNORECASE,
+_FOLLOWS = re.compile(
+    r"(?i)(?:like|then|not|instead|because|so|which)\b(?! of\b)|e\.g\."
+    r"|.*\b(?:instead|again|too(?: much)?|to much|(?:this|that) (?:case|situation))\W*$"
 )
-_NAMES = re.compile(r"`|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
+_JOINS = re.compile(r"(?i)(?:and|but)\b")
+_ANSWERS = re.compile(r"(?i)(?:ok(?:ay)?|ye(?:s|p|ah)|yup|no(?:pe)?|nah|sure|hm+|right|great|actually|oh|let'?s)\b")
+_APART = re.compile(r" <?-+ |[:;] ")  # of clauses
+_NAMES = re.compile(r"[`\"“]|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
 _LETS = re.compile(_LETS_CHANGE)
 _PASTED = re.compile(
-    r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
+    r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^=== |^ERROR: |^diff --git|Traceback \(|suggestion:",
     re.IGNORECASE | re.MULTILINE,
 )
 # How users drop what they proposed before.
@@ -182,12 +207,99 @@ def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]
         has_changed = any(turn.start < change.position < turn.end for change in changes)
         if not has_changed and following is not None and _is_dropped(material, following):
             continue
-        for sentence in sentences(message):
-            confidence = _demanded(sentence, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
-            if confidence:
-                is_clear_alone = is_clear(sentence) and not _CONTINUES.match(sentence)
-                subject = None if before is None or is_clear_alone else _subject(material, before)
-                yield _demand(turn.request, sentence, confidence, subject)
+        question = _question(material, before.request) if before is not None and before.request is not None else ""
+        for wish in _wishes(message, question, has_changed=has_changed):
+            yield _demand(turn.request, wish)
+
+
+def _question(material: Material, request: Step) -> str:
+    """What the next words of the user answer: what the agent asks or offers, or else what the user asked it."""
+    answer = material.trace.answers.get(request.event_uid)
+    question = question_in(material.text(answer)) if answer is not None else ""
+    return shortened(question or (request.summary if _PONDERS.search(request.summary) else ""), _SUBJECT_CHARS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence with what it follows: the one before it, or the lead-in of the list that it begins an item of."""
+
+    text: str
+    before: str = ""
+    is_item: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    text: str
+    confidence: float
+    subject: str = ""
+
+
+def _wishes(message: str, question: str, *, has_changed: bool) -> Iterator[_Wish]:
+    """The wishes of a message, each in words that say of what, if there are any: else it is not sure."""
+    last: _Wish | None = None
+    for sentence in _sentences(message):
+        confidence = _demanded(sentence.text, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
+        if not confidence:
+            continue
+        wish, text = _in_context(sentence, confidence, question), sentence.text
+        needs_others = wish.text != text or len(text.split()) < _SHORT
+        if last is not None and sentence.before and last.text.endswith(sentence.before) and needs_others:
+            last = replace(last, text=f"{last.text} {text}", confidence=max(wish.confidence, last.confidence))
+            continue
+        if last is not None:
+            yield last
+        last = wish
+    if last is not None:
+        yield last
+
+
+def _in_context(sentence: _Sentence, confidence: float, question: str) -> _Wish:
+    """A wish with the sentence before it or the question that it answers, if it needs one of them."""
+    text, follows = sentence.text, len(sentence.before.split()) >= _LEAST_WORDS
+    is_task = sentence.is_item and _ASKS_FOR.search(sentence.before) is not None
+    if (is_task or text.startswith("(") or _LETTERED.search(text) or _ONE_OFF.search(text)) and not is_standing(text):
+        return _Wish(text, _DOUBTFUL)
+    is_answer = _ANSWERS.match(text) is not None
+    whole = f"{sentence.before} {text}"
+    if follows and (not is_clear(text) or _JOINS.match(text)) and len(whole) <= _DEMAND_CHARS:
+        return _Wish(whole, confidence)
+    if is_clear(text) and not is_answer:
+        return _Wish(text, confidence)
+    if question and not follows and not sentence.is_item:
+        return _Wish(text, confidence, question)
+    return _Wish(text, confidence if is_clear(text) and not _is_bare(text) else _DOUBTFUL)
+
+
+def _is_bare(text: str) -> bool:
+    """Whether a reply has too few words to say of what."""
+    return len(text.split()) < _SHORT and _NAMES.search(text) is None
+
+
+def _sentences(message: str) -> Iterator[_Sentence]:
+    """The sentences of a message in their place. What a list is led in by is one with it if it ends nothing."""
+    lead, before, held = "", "", None
+    for line in message.splitlines():
+        is_item = _ITEM.match(line) is not None
+        for text in sentences(line):
+            if is_item and held is not None and len(held.text) + len(text) < _DEMAND_CHARS:
+                mark = " " if held.text == lead else "; "
+                held = replace(held, text=f"{held.text}{mark}{text}")
+                continue
+            if held is not None:
+                yield held
+                held = None
+            sentence = _Sentence(text, lead if is_item and before else before, is_item)
+            is_lead = not is_item and text[-1] not in ".!?" and _wished(text.lower(), is_short=True, has_changed=False)
+            if is_lead:
+                held = sentence
+            else:
+                yield sentence
+            lead = lead if is_item else text
+            is_whole = is_clear(text) and text.count('"') % 2 == 0
+            before = text if is_whole or is_item else f"{before} {text}".strip()
+    if held is not None:
+        yield held
 
 
 def _is_dropped(material: Material, following: Turn) -> bool:
@@ -207,8 +319,15 @@ def is_standing(text: str) -> bool:
 
 
 def is_clear(text: str) -> bool:
-    """Whether a wish can be understood by itself: it says of what, and names a thing or points at none before it."""
-    return not _LACKS_SUBJECT.match(text) and (_POINTS.search(text) is None or _NAMES.search(text) is not None)
+    """Whether a wish can be understood by itself: it says of what, and points at nothing before it."""
+    text = _QUOTED.sub('""', text)
+    if _LACKS_SUBJECT.match(text) or _FOLLOWS.match(text):
+        return False
+    pointing = _POINTS.search(text)
+    named = text[: pointing.start()] if pointing is not None else ""
+    clauses = _APART.split(named)
+    is_named = len(named.split()) >= _LEAST_NAMED or (len(clauses) > 1 and len(clauses[0].split()) >= _LEAST_APART)
+    return pointing is None or is_named
 
 
 def reason_in(text: str) -> str | None:
@@ -221,13 +340,13 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     of what asks for one change."""
     if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")) or sentence.count("`") % 2:
         return 0.0  # or the rest of a quote
-    sentence = sentence.lower()  # ignoring case takes several times as long
+    sentence = _QUOTED.sub('""', sentence).lower()  # ignoring case takes several times as long
     if len(sentence) <= _BARE_DROP_CHARS and _DROPS.search(sentence):
         return 0.0  # of what, only the words before tell
     if _TASK.match(sentence) and not is_standing(sentence):
         return 0.0
     if is_short and has_changed and asks_change(sentence):
-        return _CHANGE_SURE
+        return _DOUBTFUL
     if _ASKS_IF_SO.search(sentence):
         return 0.0
     if sentence.endswith("?"):  # only its last clause asks
@@ -250,20 +369,11 @@ def _wished(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     clauses = _CLAUSE_END.split(sentence) if len(sentence.split()) >= _LEAST_WORDS else []
     if _WISH.search(sentence) or any(map(_ORDER.match, clauses)):
         return 0.6
-    return _CHANGE_SURE if has_changed and any(map(_CHANGE.match, clauses)) else 0.0
+    return _DOUBTFUL if has_changed and any(map(_CHANGE.match, clauses)) else 0.0
 
 
-def _subject(material: Material, before: Turn) -> str | None:
-    """What a reply is about: what the agent offered or asked before it, or else what the user had asked for."""
-    if before.request is None:
-        return None
-    answer = material.trace.answers.get(before.request.event_uid)
-    subject = proposal_in(material.text(answer))[0] if answer is not None else ""
-    subject = subject or words.gist(before.request.summary)
-    return shortened(subject, _SUBJECT_CHARS) if len(subject.split()) >= _LEAST_WORDS else None
-
-
-def _demand(request: Step, sentence: str, confidence: float, subject: str | None) -> Finding:
+def _demand(request: Step, wish: _Wish) -> Finding:
+    sentence = wish.text
     other = _INSTEAD.search(sentence)
     choice = other["choice"].strip("`'\" ") if other else None
     details = {
@@ -273,5 +383,6 @@ def _demand(request: Step, sentence: str, confidence: float, subject: str | None
         "reason": reason_in(sentence),
     }
     about = ("preference", choice or sentence)
-    text = f"{sentence} (on “{subject}”)" if subject else sentence
-    return Finding(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)
+    text = f"{sentence} (on “{wish.subject}”)" if wish.subject else sentence
+    evidence = [(request, sentence)]
+    return Finding(DEMAND, PREFERS, about, ("preference", sentence), text, wish.confidence, evidence, details)

@@ -83,6 +83,20 @@ class Finding:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+def decided(
+    rule: str,
+    topic: str,
+    choice: str,
+    text: str,
+    confidence: float,
+    evidence: Sequence[tuple[Step, str]],
+    **details: Any,
+) -> Finding:
+    """What was decided on a topic, by the user if nothing else is said."""
+    details = {"by": "user", "alternatives": [], "reason": None} | details
+    return Finding(rule, DECIDED, ("decision", topic), ("choice", choice), text, confidence, evidence, details)
+
+
 def fact_rows(findings: Iterable[Finding], began_ms: int | None) -> list[FactRow]:
     """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it.
 

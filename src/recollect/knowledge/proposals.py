@@ -6,8 +6,10 @@ from recollect.distill import sentences, shortened
 
 SENTENCE_CHARS = 240
 _MOST_ENDING = 8  # sentences of an answer that may propose something
+_MOST_ASKING = 6  # that may ask something
+_LEAST_ASKED = 3  # words of a question that says what it is about
 _LEAST_OFFERED = 60  # characters before an offer
-_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"^\s*```.*?^\s*```", re.DOTALL | re.MULTILINE)
 _OFFERS = re.compile(
     r"\b(?:want me to|should i|shall i|would you like me to|should we|shall we|i(?:'d| would) (?:suggest|recommend|go)"
     r"|you (?:can|could) (?:safely )?\w+|would you like|we (?:could|can|should))\b",
@@ -27,6 +29,40 @@ _PROPOSING = re.compile(
     r"|needs? to)\b",
     re.IGNORECASE,
 )
+_IS_OFFER = re.compile(r"\?\W*$|^i(?:'d| would) ", re.IGNORECASE)
+_ASKS = re.compile(r"\?\W*$|^question:", re.IGNORECASE)
+_FILLED = re.compile(
+    r"`[^`]+`|\b(?!(?:what|which|how|do|does|did|you|we|i|me|to|the|it|this|that|or|a|is|are"
+    r"|would|should|approach|option|options|prefer|think|like|want|of|these|those|them|any|dig|into|resolved|go|ahead"
+    r"|now|proceed|continue|something|specific|there|else|in|on|for|and|not|be|have|else|your)\b)\w{2,}",
+    re.IGNORECASE,
+)
+
+
+def question_in(answer: str) -> str:
+    """What an answer offers last, or else asks at its end, in words that say of what; empty if it does neither."""
+    offer = proposal_in(answer)[0]
+    if offer and _IS_OFFER.search(offer):
+        return offer if says_what(offer) else ""
+    ended = _ending(answer)
+    asking = [bool(_ASKS.search(sentence)) for sentence in ended]
+    last = max((index for index, is_asking in enumerate(asking) if is_asking), default=-1)
+    if last < max(0, len(ended) - _MOST_ASKING) or not says_what(ended[last]):
+        return ""
+    end = last + 3 if ended[last].endswith(":") else last + 1  # with the first of a list
+    return shortened(" ".join(ended[last:end]), SENTENCE_CHARS)
+
+
+def says_what(question: str) -> bool:
+    return len(_FILLED.findall(question)) >= _LEAST_ASKED
+
+
+def without_code(text: str) -> str:
+    return _CODE.sub("\n", text)
+
+
+def _ending(answer: str) -> list[str]:
+    return [sentence.replace("**", "") for sentence in sentences(without_code(answer))[-_MOST_ENDING:]]
 
 
 def proposal_in(answer: str) -> tuple[str, float]:
@@ -35,7 +71,7 @@ def proposal_in(answer: str) -> tuple[str, float]:
     "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
     guess.
     """
-    ended = [sentence.replace("**", "") for sentence in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
+    ended = _ending(answer)
     last = max((index for index, sentence in enumerate(ended) if _OFFERS.search(sentence)), default=None)
     if last is None:
         return "", 0.0
@@ -45,6 +81,6 @@ def proposal_in(answer: str) -> tuple[str, float]:
     near = range(max(0, last - 2), last)
     start = max((index for index in near if _PROPOSING.search(ended[index])), default=max(0, last - 1))
     confidence = 0.85 if _PROPOSING.search(ended[start]) else 0.55
-    while start > 0 and len(" ".join(ended[start:last])) < _LEAST_OFFERED:
+    while start > 0 and (len(" ".join(ended[start:last])) < _LEAST_OFFERED or ended[start].startswith("This ")):
         start -= 1
     return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS), confidence
