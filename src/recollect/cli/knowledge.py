@@ -11,6 +11,17 @@ import click
 
 from recollect import knowledge, recall
 from recollect.api import open_memory
+from recollect.cli.facts import (
+    bold,
+    detail,
+    discussion_lines,
+    fact_lines,
+    fix_lines,
+    origin_lines,
+    show_command,
+    source,
+    without_session,
+)
 from recollect.cli.filters import filter_options
 from recollect.cli.find import QueryCommand
 from recollect.cli.fresh import open_fresh
@@ -25,7 +36,6 @@ from recollect.cli.terminal import (
     number,
     one_line,
     plural,
-    repo_name,
     short_ids,
     wrapped,
 )
@@ -34,13 +44,10 @@ from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.knowledge import Audit, Fact, Fix, Rehearsal, Route, Workflows
-    from recollect.recall import Discussion, LineOrigin
+    from recollect.recall import Discussion
 
-_UID_CHARS = 10
-_FACT_CHARS = 8  # of a fact's id, which is enough to name it
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})")
 _SHOWN_FIXES = 3
-_SHOWN_TRIED = 2
 _COUNTED = (
     "duplicates", "superseded", "contradicted", "unsupported", "misquoted", "echoes", "secrets", "unsure", "rejected"
 )  # fmt: skip
@@ -76,75 +83,14 @@ def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bo
 
 def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
     if not exchanges:
-        yield from _fix_lines(fixes)
+        yield from fix_lines(fixes)
         return
     yield "No fix of this error is on record. It, or one like it, came up in:"
     yield from discussion_lines(exchanges)
     if fixes:
         yield ""
         yield "Fixes of similar errors:"
-        yield from _fix_lines(fixes)
-
-
-def _fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
-    names = short_ids({session for fix in fixes for session in fix.sessions})
-    for index, fix in enumerate(fixes):
-        if index:
-            yield ""
-        yield from _bold(fix.text)
-        if not fix.is_same_error:
-            yield "  (a similar error, not the same)"
-        if fix.why:
-            yield from _detail(f"why: {fix.why}")
-        if fix.quote:
-            yield from _detail(f"you asked for it: “{fix.quote}”")
-        if met := _met(fix, names):
-            yield from _detail(met)
-        for tried in fix.tried[:_SHOWN_TRIED]:
-            yield from _detail(f"did not help before: {tried}")
-        if fix.changed_files:
-            edited = len({step.name for step in fix.steps if step.kind == "edit"})
-            changed = f"{len(fix.changed_files)} of the {plural(edited, 'file')}"
-            yield from _detail(f"{changed} changed since: {', '.join(fix.changed_files[:4])}")
-        opened = _opened(names[fix.session_uid], fix.evidence[0].event_uid)
-        yield _source(fix.fixed_at, fix.repo, opened, fix.fact_uid[:_FACT_CHARS], _doubt(fix.confidence))
-
-
-def _met(fix: "Fix", names: dict[str, str]) -> str:
-    """How often the fix helped, where else the error was seen, and whether it came back."""
-    others = [names[session] for session in fix.sessions if session != fix.session_uid]
-    return "; ".join(
-        text
-        for text, is_shown in (
-            (f"helped {plural(fix.fixed_count, 'time')}", fix.fixed_count > 1),
-            (f"also seen in {plural(len(others), 'session')} ({', '.join(others[:4])})", others),
-            (f"came back {plural(fix.returns, 'time')} afterwards", fix.returns),
-        )
-        if is_shown
-    )
-
-
-def _bold(text: str) -> Iterator[str]:
-    return (click.style(line, bold=True) for line in wrapped(one_line(text)))
-
-
-def _detail(text: str) -> Iterator[str]:
-    return wrapped(one_line(text), "  ", after="    ")
-
-
-def _source(at: str | None, repo: str | None, *parts: str) -> str:
-    """When and where something was learned, in one line."""
-    shown = [local_time(at)[:10], repo_name(repo), *parts]
-    return grey(fitted(f"  {' · '.join(one_line(part) for part in shown if part)}", line_columns()))
-
-
-def _opened(session: str, event: str | int) -> str:
-    """The command that opens an event: by its number, or by its uid."""
-    return f"recollect show {session} --at {event[-_UID_CHARS:] if isinstance(event, str) else event}"
-
-
-def _doubt(confidence: float) -> str:
-    return "" if confidence >= knowledge.LEAST_CONFIDENCE else f"uncertain ({confidence:.2f})"
+        yield from fix_lines(fixes)
 
 
 @click.command()
@@ -169,8 +115,8 @@ def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bo
         with open_fresh() as memory:
             origin = memory.knowledge.line(named["path"], int(named["line"]))
         if origin.edit is None:
-            raise NotFound(f"No session wrote this line: {topic[0]}", _without_session(origin))
-        emit(origin, as_json, _origin_lines)
+            raise NotFound(f"No session wrote this line: {topic[0]}", without_session(origin))
+        emit(origin, as_json, origin_lines)
         return
     with open_fresh() as memory:
         answers = memory.knowledge.why(" ".join(topic), filters, limit=limit if as_json else limit or _SHOWN_FACTS)
@@ -186,40 +132,6 @@ def _reason_lines(topic: str, answers: "Sequence[Fact | Discussion]") -> Iterato
     if exchanges:
         yield "It was also discussed in:" if facts else f"No decision on record about {topic}. It was discussed in:"
         yield from discussion_lines(exchanges)
-
-
-def discussion_lines(exchanges: "Sequence[Discussion]") -> Iterator[str]:
-    """Exchanges with what was said in them, and the command that opens each."""
-    names = short_ids({exchange.session_uid for exchange in exchanges})
-    for exchange in exchanges:
-        yield from _bold(f"“{exchange.request}”" if exchange.request else exchange.title or "(no title)")
-        if exchange.answer:
-            yield from _detail(f"agent: {exchange.answer}")
-        if exchange.next_steps:
-            yield from _detail(f"next: {'; '.join(exchange.next_steps)}")
-        if exchange.reply:
-            yield from _detail(f"then you: {exchange.reply}")
-        yield _source(exchange.at, exchange.repo, _opened(names[exchange.session_uid], exchange.seq))
-
-
-def _without_session(origin: "LineOrigin") -> str:
-    commit = (
-        f"it came with {origin.commit[:_UID_CHARS]}, {origin.commit_subject}" if origin.commit else "not committed yet"
-    )
-    evicted = f"; {plural(origin.evicted_edits, 'evicted session')} edited the file" if origin.evicted_edits else ""
-    return one_line(f"{commit}{evicted}")
-
-
-def _origin_lines(origin: "LineOrigin") -> Iterator[str]:
-    edit = origin.edit
-    assert edit is not None
-    yield from _bold(origin.text)
-    asked = f"“{edit.request}”" if edit.request else "no user request"
-    yield from _detail(f"written for: {asked}")
-    commit = f"{origin.commit[:_UID_CHARS]} {origin.commit_subject}" if origin.commit else "not committed yet"
-    yield from _detail(f"commit: {commit}")
-    opened = _opened(short_ids({edit.session_uid})[edit.session_uid], edit.event_uid)
-    yield _source(edit.ts, None, edit.agent, opened, f"confidence {origin.confidence:.2f}")
 
 
 @click.command()
@@ -275,11 +187,11 @@ def _ways_to(goal: str, routes: "Sequence[Route]", exchanges: "Sequence[Discussi
 def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
     names = short_ids({route.session_uid for route in routes})
     for route in routes:
-        yield from _bold(route.goal)
+        yield from bold(route.goal)
         more = [f"{len(route.steps) - _SHOWN_STEPS} more steps"] if len(route.steps) > _SHOWN_STEPS else []
-        yield from _detail(" → ".join([*route.steps[:_SHOWN_STEPS], *more]))
+        yield from detail(" → ".join([*route.steps[:_SHOWN_STEPS], *more]))
         spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
-        yield _source(route.at, route.repo, _opened(names[route.session_uid], route.request_uid), spent)
+        yield source(route.at, route.repo, show_command(names[route.session_uid], route.request_uid), spent)
 
 
 class _Decisions(click.Group):
@@ -410,7 +322,7 @@ def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
     yield f"{plural(len(known.workflows), 'workflow')} in {plural(known.exchanges, 'exchange')}"
     for workflow in known.workflows[:limit]:
         rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
-        yield from _detail(" → ".join(workflow.steps))
+        yield from detail(" → ".join(workflow.steps))
         times = f"{plural(workflow.support, 'time')} in {plural(workflow.sessions, 'session')}"
         yield grey(fitted(f"    {times}{rate}, lift {workflow.lift}", line_columns()))
     yield from _rest(limit, len(known.workflows), "workflow")
@@ -418,7 +330,7 @@ def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
         yield "Commands that fail:"
     for failing in known.failing[:limit]:
         instead = f"; worked instead: `{failing.instead}`" if failing.instead else ""
-        yield from _detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
+        yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
 
 
 @click.command()
@@ -516,27 +428,6 @@ def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
 audit.add_command(_verdict_command("promote", "promoted", "Trust a fact, by its id or the beginning of it."))
 audit.add_command(_verdict_command("pin", "pinned", "Keep a fact on top, by its id or the beginning of it."))
 audit.add_command(_verdict_command("reject", "rejected", "Never show a fact again, by its id or the beginning of it."))
-
-
-_DECIDERS = {"user": "you", "agent": "the agent", "commit": "a commit", "file": "a file"}
-
-
-def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
-    """Facts in sentences, each with when, by whom and where it was learned, and whether it still holds."""
-    names = short_ids({fact.session_uid for fact in facts if fact.session_uid})
-    for fact in facts:
-        yield from _bold(fact.text)
-        if fact.invalid_at:
-            yield f"  until {local_time(fact.invalid_at)[:10]}, replaced by {(fact.superseded_by or '')[:_FACT_CHARS]}"
-        if fact.reason and fact.reason not in fact.text:
-            yield from _detail(f"because: {fact.reason}")
-        if others := [option for option in fact.alternatives if option not in fact.text]:
-            yield from _detail(f"not: {', '.join(others)}")
-        opened = "remembered"
-        if fact.session_uid:
-            opened = _opened(names[fact.session_uid], fact.evidence[0].event_uid if fact.evidence else 1)
-        uid = fact.fact_uid[:_FACT_CHARS]
-        yield _source(fact.valid_at, fact.repo, _DECIDERS[fact.by], opened, uid, _doubt(fact.confidence))
 
 
 COMMANDS = (fix, why, how, decisions, facts, workflows, rehearse, remember, audit)
