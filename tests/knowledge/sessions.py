@@ -32,6 +32,10 @@ class Script:
         self.records.append(made)
         return made
 
+    def wait(self, seconds: int) -> "Script":
+        self._begin_ms += seconds * 1000
+        return self
+
     def user(self, text: str) -> "Script":
         self._add(schema.USER_MSG, text, role="user")
         return self
@@ -59,9 +63,14 @@ class Script:
         )
         return self
 
-    def edit(self, path: str, old: str, new: str) -> "Script":
+    def edit(self, path: str, old: str, new: str, line: int | None = None) -> "Script":
+        """An edit; with the number of its first line if one is given."""
         call_id = f"{self.name}-call-{self._number}"
-        call = {"input": {"file_path": path, "old_string": old, "new_string": new}}
+        call: dict[str, Any] = {"input": {"file_path": path, "old_string": old, "new_string": new}}
+        if line is not None:
+            lines = [f"-{one}" for one in old.splitlines()] + [f"+{one}" for one in new.splitlines()]
+            diff = f"@@ -{line},9 +{line},9 @@\n" + "\n".join(lines) + "\n"
+            call = {"input": {"changes": {path: {"type": "update", "unified_diff": diff}}}}
         self._add(schema.EDIT, f"edited {path}", call, role="assistant", tool="Edit", call_id=call_id)
         self._add(
             schema.TOOL_RESULT, "done", {"output": "done"}, role="tool", tool="Edit", call_id=call_id, status="ok"

@@ -110,3 +110,41 @@ def test_a_command_that_keeps_failing_is_named_as_such_and_saves_nothing(tmp_pat
 
 def test_an_error_that_was_left_alone_cost_nothing_that_is_known(tmp_path: Path) -> None:
     assert remembered(tmp_path, solved("one", 0, "a"), failed_only("two", 1)).knowledge.rehearse().repeats == ()
+
+
+def met(name: str, day: int, message: str, pause: int = 0) -> Script:
+    """A test fails with a message and is mended, after so many seconds of nobody being there."""
+    output = f"--- FAIL: TestDrain (0.01s)\n    pool_test.go:8: {message}\nFAIL\n"
+    script = Script(name, day).user("make the tests pass").run("go test ./...", output, 1, is_test=True)
+    script.wait(pause)
+    script.edit("/srv/shop/pool.go", "drain()", "drain(all)").run("go test ./...", "ok  \tshop\t0.1s", is_test=True)
+    script.records.append(usage(name, f"{name}-1", input_tokens=10, output_tokens=5))
+    return script.agent("Fixed because drain() left some.")
+
+
+def test_waiting_for_a_person_costs_nothing(tmp_path: Path) -> None:
+    message = "the pool should be drained"
+
+    rehearsal = remembered(tmp_path, met("one", 0, message), met("two", 1, message, 750)).knowledge.rehearse()
+
+    assert [repeat.seconds for repeat in rehearsal.repeats] == [3]
+
+
+def test_a_chain_that_failed_to_push_is_mended_by_the_push(tmp_path: Path) -> None:
+    error = "error: failed to push some refs to 'github.com:acme/shop.git'"
+
+    def pushed(name: str, day: int) -> Script:
+        script = Script(name, day).user("commit it").run("git commit -m done && git push", error, 1)
+        return script.run("git pull --rebase", "ok").run("git push", "done").run("git commit -m x && git push", "ok")
+
+    rehearsal = remembered(tmp_path, pushed("one", 0), pushed("two", 1)).knowledge.rehearse()
+
+    (repeat,) = rehearsal.repeats
+    assert (repeat.seconds, repeat.text.split(" failed")[0]) == (4, "`git push`")
+
+
+@pytest.mark.parametrize(("other", "repeats"), [("nothing left over", 1), ("the lid came off", 0)])
+def test_the_same_test_that_fails_otherwise_is_another_error(tmp_path: Path, other: str, repeats: int) -> None:
+    memory = remembered(tmp_path, met("one", 0, "nothing left over"), met("two", 1, other))
+
+    assert len(memory.knowledge.rehearse().repeats) == repeats

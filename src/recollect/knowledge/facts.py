@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
-from recollect.distill import Payloads, Subject, Trace, payload_text, shortened, weighed
+from recollect.distill import PAUSE_MS, Payloads, Subject, Trace, payload_text, shortened, weighed
 from recollect.knowledge.predicates import DECIDED, FIXED_BY, HAS_VALUE, PREFERS, SURE, TOUCHES, fact_uid
 from recollect.store import FactRow, Response, Step
 from recollect.text import evidence
@@ -37,6 +37,11 @@ class Material:
     def text(self, step: Step) -> str:
         """All that an event says, or its summary, without what an earlier recall put into it."""
         return evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+
+    def active_ms(self, start: int, end: int) -> int:
+        """The working time from one step to another: a long silence is none."""
+        times = [step.ts_ms for step in self.trace.steps[start : end + 1] if step.ts_ms is not None]
+        return sum(b - a for a, b in pairwise(times) if 0 <= b - a <= PAUSE_MS)
 
 
 class Spending:

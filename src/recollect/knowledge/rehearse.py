@@ -68,9 +68,11 @@ def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iter
 def _is_usable(fix: StoredFact, fact: StoredFact, fixes: Mapping[str, Sequence[StoredFact]]) -> bool:
     """Whether an earlier fix tells what to do now: it is no edit, or says why, or is of a file that matters here.
 
-    What a test itself says means something in that test only.
+    What a test itself says means something in that test only, and a test may fail in many ways.
     """
     details, headline = fix.details, fact.details["headline"]
+    if fact.object.startswith(_TEST) and not set(details["lines"]) & set(fact.details.get("lines", ())):
+        return False
     if _test_file(headline) != _test_file(details["headline"]):
         return False
     if fix.object_kind != "edit" or details.get("why"):
@@ -116,7 +118,7 @@ def _root(fact: StoredFact) -> str:
 
 
 def _repeat(kind: str, fact: StoredFact, known: StoredFact, known_text: str) -> Repeat:
-    ended_ms = fact.details.get("ended_ms")
+    active_ms = fact.details.get("active_ms")
     learned_ms = known.details.get("fixed_ms") or known.since_ms
     cited = [(fact, one) for one in fact.evidence[:1]] + [(known, one) for one in known.evidence[:2]]
     return Repeat(
@@ -128,7 +130,7 @@ def _repeat(kind: str, fact: StoredFact, known: StoredFact, known_text: str) -> 
         known_at=rfc3339(learned_ms),
         known_session_uid=known.session_uid,
         fact_uid=fact.fact_uid,
-        seconds=None if ended_ms is None or fact.since_ms is None else max(0, ended_ms - fact.since_ms) // 1000,
+        seconds=None if active_ms is None else active_ms // 1000,
         tokens=fact.details.get("tokens"),
         usd=fact.details.get("usd"),
         evidence=tuple(Evidence(**one, session_uid=cited_by.session_uid) for cited_by, one in cited),

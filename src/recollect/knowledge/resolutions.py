@@ -1,67 +1,33 @@
 """Errors and what fixed them: an error opens when a run fails and closes when the same thing succeeds.
 
-What was changed in between is the resolution, if anything was. An error that a user reports closes with the exchange
-that changed something for it, unless the user says afterwards that it is still there.
+What was changed in between is the resolution, as far as it lasted and belongs to the error.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recollect import schema
-from recollect.distill import one_line, sentences, shell, shortened, words
+from recollect.distill import one_line, shell, shortened
 from recollect.knowledge.demands import asks_change
-from recollect.knowledge.exchanges import Turn, is_plan
+from recollect.knowledge.exchanges import Turn
+from recollect.knowledge.explanations import explanation
 from recollect.knowledge.facts import Finding, Material
-from recollect.knowledge.mentions import NOTHING, Mentions
-from recollect.knowledge.predicates import CAUSED_BY, FAILS_WITH, FIXED_BY, PASSED
+from recollect.knowledge.mentions import Mentions, listed, main_changes, wording
+from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, PASSED
 from recollect.knowledge.runs import Change, Run
 from recollect.knowledge.signature import error_in, fingerprint, placed_lines, telling_lines
+from recollect.knowledge.standing import UNDOES, standing
 from recollect.store import Step
 
-RULE, REPORTED, CAUSE = "resolution", "reported", "cause"
+RULE = "resolution"
 GONE = "the error was gone in the next run, which failed otherwise"
 _LEAST_LISTED, _MOST_LISTED = 2, 6  # errors of one output that have fixes of their own
-MOST_STEPS = 6  # of a resolution
 MOST_RUNS_TO_ALTERNATIVE = 3
 _LEAST_SHARED = 0.4  # words of a command that its alternative has too
-_WHOLE_CHARS = 60  # of a sentence that tells a cause by itself
-_REPORT_CHARS = 1500  # of a request that describes a problem
 _FAR = 60  # events between failure and success
-_GUESS = 0.55  # too unsure to be shown unasked
-_EXPLANATION_CHARS = 240
-_MESSAGES_READ = 6
+GUESS = 0.55  # too unsure to be shown unasked
 
-_EXPLAINS = re.compile(
-    r"\b(?:because|since the|root cause|the (?:real |actual )?(?:issue|problem|bug|error|cause|fix|reason)\b|caused by"
-    r"|due to|turns out|needs? to|must|missing|should (?:be|use|have)|was(?:n't| not)|is(?:n't| not)|are(?:n't| not)"
-    r"|does(?:n't| not)|did(?:n't| not)|requires?|instead of|only (?:works|accepts)|no longer|too (?:long|short|small)"
-    r"|expects?|conflicts?|unused|undefined)\b|原因|问题|因为|修复|причин|проблем|потому|weil|ursache"
-    r"|parce que|porque",
-    re.IGNORECASE,
-)
-_ANNOUNCES = re.compile(
-    r"(?:(?:now|ok(?:ay)?|good|great|perfect)[,.!]? )?(?:let me|i'll|i will|now i|let's) (?:now )?(?:run|check|verify"
-    r"|look|see|try|read|also|test|update|add|search|find|review|do|create|start|take|continue|rerun|re-run)\b"
-    r"|(?:all )?(?:the )?(?:\w+ )?(?:tests?|checks?|lint(?:ing)?|build)\b[^.]{0,30}\b(?:pass|clean|green|succe)"
-    r"|here(?:'s| is)",
-    re.IGNORECASE,
-)
-# What an agent is about to do says nothing of why, unless it says so.
-_PLANS = re.compile(
-    r"\b(?:let me|let's|i(?:'ll| will|'m going to| need to| should| have to| want to| can see the)|now i"
-    r"|now fix|also fix"
-    r"|need to (?:update|fix|check|find|see|look|handle))\b|^(?:found it|wait)\b|^(?:update|fix|change|add) ",
-    re.IGNORECASE,
-)
-_GIVES_REASON = re.compile(r"\b(?:because|since|so that|due to|as it)\b", re.IGNORECASE)
-_NO_CAUSE = re.compile(
-    r"\b(?:let me|the fix is|is fixed|likely not|your question|here's (?:the|what)|i'll|i will|i've completed|in how"
-    r"|look at|issues?:$)\b|```|:$",
-    re.IGNORECASE,
-)
 # Words of a user that ask for nothing in particular.
 _GOES_ON = re.compile(
     r"(?:(?:ok(?:ay)?|yes|yeah|yep|sure|done|continue|go on|go ahead|please|try again|proceed|thanks|great|good"
@@ -69,15 +35,11 @@ _GOES_ON = re.compile(
     r"|fix (?:it|them|this)(?: up)?|commit|push|and)\b[\s,.!]*)+"
 )
 _ASKED_CHARS = 400
-_PROBLEM = re.compile(
-    r"\b(?:issue|bug|errors?|wrong|broken|crash\w*|fail\w*|not (?:work|see|show|updat)\w*|does(?:n't| not)"
-    r"|is(?:n't| not)|missing|problem|weird|unexpected|stuck|hangs?|slow|timeout|why (?:is|does|do|are))\b"
-    r"|ошибк|не работает|エラー|错误|오류|fehler",
-    re.IGNORECASE,
-)
+_HEADLINE_CHARS = 200
 _VERB = re.compile(r"[a-z][a-z-]*")
 _MASKED, _WORD = re.compile(r"<\w+>"), re.compile(r"[A-Za-z]{2,}")  # in a signature
-_UNDOES = re.compile(r"\bgit (?:-C \S+ )?(?:checkout|restore|reset|stash|(?:rebase|merge|cherry-pick) --abort)\b")
+_DEFINES_TEST = re.compile(r"(?:func|(?:async )?def) (?P<name>[Tt]est\w+)\(")
+_FAILED_TEST = re.compile(r"(?:--- FAIL: |FAILED \S*?(?:::\w+)?::)(?P<name>\w+)")
 _MISTYPED = re.compile(
     r"\bpars(?:e|ing)\b|\bsyntax\b", re.IGNORECASE
 )  # what was wrong in one expression is right in others
@@ -115,9 +77,11 @@ def resolutions(
             failed_tests.append(run)
         still_open = []
         for error in open_errors:
-            if run.has_failed and run.doings & error.last.doings and _still_says(material, run, error.last.signature):
+            is_alike = run.has_failed and run.doings & error.last.doings
+            if is_alike and (line := said_again(material, run, error.first.signature)) is not None:
                 error.tried += _between(changes, error.last.position, run.position)
-                error.last, error.failures = run, error.failures + 1
+                error.last = replace(run, headline=line, signature=error.first.signature)
+                error.failures += 1
                 still_open.append(error)
             elif (
                 run.shows_again(error.last) and not (run.has_failed and _may_hide(material, run, error.last))
@@ -126,7 +90,11 @@ def resolutions(
             else:
                 still_open.append(error)
         open_errors = still_open
-        if run.has_failed and run.signature and not any(error.last is run for error in open_errors):
+        if (
+            run.has_failed
+            and run.signature
+            and not any(error.first.signature == run.signature for error in open_errors)
+        ):
             open_errors.append(_Open(run, run))
     for error in open_errors:
         alternative = _alternative(error, runs)
@@ -143,13 +111,14 @@ def _passes_suite(run: Run, error: _Open, failed_tests: Sequence[Run]) -> bool:
     return any(shell.covers_tests(suite.command, error.first.command) for suite in suites)
 
 
-def _still_says(material: Material, run: Run, signature: str) -> bool:
+def said_again(material: Material, run: Run, signature: str) -> str | None:
+    """The line with which a run tells of an error, if it does."""
     if run.signature == signature:
-        return True
+        return run.headline
     # Masks take the most time: only a line with the longest word of a signature can have it.
     word = max(_WORD.findall(_MASKED.sub(" ", signature)), key=len, default="")
-    lines = material.text(run.result).splitlines()
-    return any(fingerprint(line) == signature for line in lines if len(line) < 400 and word in line)
+    lines = (line.strip() for line in material.text(run.result).splitlines() if len(line) < 400 and word in line)
+    return next((line for line in lines if fingerprint(line) == signature), None)
 
 
 def _may_hide(material: Material, run: Run, earlier: Run) -> bool:
@@ -167,7 +136,7 @@ def _between(changes: Iterable[Change], start: int, end: int) -> list[Change]:
 def _closed(
     material: Material, turns: Sequence[Turn], error: _Open, success: Run, changes: Sequence[Change]
 ) -> Iterator[Finding]:
-    made = _between(changes, error.last.position, success.position)
+    made = standing(material, _between(changes, error.last.position, success.position), changes)
     if made:
         yield _fixed(material, turns, error, success, made)
         yield from _others_fixed(material, turns, error, success, made)
@@ -186,21 +155,20 @@ def _others_fixed(
     listed_errors = placed_lines(material.text(error.last.result))
     if len(listed_errors) < _LEAST_LISTED:
         return
-    files = Counter(file for _, file in listed_errors)
     left = (
         {fingerprint(line) for line, _ in placed_lines(material.text(success.result))} if success.has_failed else set()
     )
     seen = left | {error.first.signature, error.last.signature}
-    for line, file in listed_errors:
-        signature, mentions = fingerprint(line), Mentions(line)
-        own = [change for change in made if change.kind == "edit" and change.name.endswith(file.removeprefix("./"))]
-        if files[file] > 1 and len(own) > 1:  # which of them an edit was for, only what it names tells
-            own = [change for change in own if mentions.names(change)]
-        if signature in seen or not own or len(seen) - len(left) > _MOST_LISTED:
+    for line, _ in listed_errors:
+        signature = fingerprint(line)
+        if signature in seen or len(seen) - len(left) > _MOST_LISTED:
             continue
-        seen.add(signature)
         run = replace(error.last, headline=line, signature=signature)
-        yield _fixed(material, turns, _Open(run, run), success, own, is_listed=True)
+        mentions = Mentions(line, material.text(run.result))
+        own = [change for change in made if mentions.is_of_file(change)]
+        if own and mentions.best(own) is not None:  # which of several changes it was for, only what it names tells
+            seen.add(signature)
+            yield _fixed(material, turns, _Open(run, run), success, own, is_listed=True)
 
 
 def _fixed(
@@ -213,32 +181,40 @@ def _fixed(
     is_listed: bool = False,
 ) -> Finding:
     """What was changed before the next run without the error, which passed, or failed for another reason."""
-    why = explanation(material, error.last.position, success.position)
+    headline, output = error.last.headline, material.text(error.last.result)
+    mentions = Mentions(headline, output)
+    steps = main_changes(made, mentions)
+    why = explanation(material, error.last.position, success.position, headline, wording(steps))
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    mentions = Mentions(error.last.headline, "" if is_listed else material.text(error.last.result))
-    steps = main_changes(made, mentions)
-    confidence = _limited(_confidence(material, error, success, made, why), made, mentions)
+    confidence = limited(_confidence(error, success, steps, why, mentions), made, mentions)
+    deleted = _deleted_tests(output, made)
+    if deleted and steps[0].kind == "edit":
+        steps[0] = replace(steps[0], gist=f"deleted {', '.join(deleted)}")
     changed = listed(change.sentence for change in steps)
-    text, receipt = f"`{error.first.headline}` was fixed by {changed}", f"{PASSED}{success.command}"
+    text, receipt = f"`{shortened(headline, _HEADLINE_CHARS)}` was fixed by {changed}", f"{PASSED}{success.command}"
+    if deleted or any(mentions.deletes_check(change, block) for change in made for block in change.blocks):
+        what = "the test" if deleted else "the check"
+        text = f"`{shortened(headline, _HEADLINE_CHARS)}` went away by deleting {what}: {changed}"
+        confidence = min(confidence, GUESS)
     if success.has_failed:
-        text = f"`{error.first.headline}` was gone after {changed}; the next run failed otherwise"
+        text = f"`{shortened(headline, _HEADLINE_CHARS)}` was gone after {changed}; the next run failed otherwise"
         receipt = f"{GONE}: {success.headline}"
-        confidence = min(confidence, _GUESS)
+        confidence = min(confidence, GUESS)
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
-    details = _details(
-        error.first.headline,
-        [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+    details = details_of(
+        headline,
+        steps,
         why,
         success.result.ts_ms,
         command=error.first.command,
         passed=None if success.has_failed else success.command,
-        step_count=len(made),
+        step_count=len(steps),
         chosen_by="user" if quote else "agent",
         quote=quote,
-        tried=error.tried,
+        tried=[change.sentence for change in main_changes(error.tried, mentions)],
         lines=[] if is_listed else _lines_gone(material, error, success),
     )
     first = steps[0]
@@ -247,28 +223,31 @@ def _fixed(
     )
 
 
-def _details(
-    headline: str,
-    steps: list[dict[str, str]],
-    why: tuple[Step, str] | None,
-    fixed_ms: int | None,
-    *,
-    command: str | None = None,
-    passed: str | None = None,
-    tried: Iterable[Change] = (),
-    **others: Any,
+def _deleted_tests(output: str, made: Iterable[Change]) -> list[str]:
+    """The tests that had failed and were deleted."""
+    blocks = [block for change in made for block in change.blocks]
+    gone, come = (
+        {match["name"] for side in sides for line in side if (match := _DEFINES_TEST.match(line))}
+        for sides in ([block.removed for block in blocks], [block.added for block in blocks])
+    )
+    failed = {match["name"] for match in _FAILED_TEST.finditer(output)}
+    return sorted((gone - come) & failed)
+
+
+def details_of(
+    headline: str, steps: Sequence[Change], why: tuple[Step, str] | None, fixed_ms: int | None, **others: Any
 ) -> dict[str, Any]:
     """What a fix is stored with."""
+    for name in ("command", "passed"):
+        others[name] = others.get(name) and shortened(one_line(others[name]), 200)
     return {
         "headline": shortened(headline, 300),
-        "command": command and shortened(one_line(command), 200),
-        "passed": passed and shortened(one_line(passed), 200),
-        "steps": steps,
+        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
         "step_count": len(steps),
         "why": why[1] if why else None,
         "chosen_by": "agent",
         "quote": None,
-        "tried": [change.sentence for change in main_changes(tried)],
+        "tried": [],
         "fixed_ms": fixed_ms,
         "lines": [],
     } | others
@@ -282,24 +261,22 @@ def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
 
 
 def _confidence(
-    material: Material, error: _Open, success: Run, made: Sequence[Change], why: tuple[Step, str] | None
+    error: _Open, success: Run, steps: Sequence[Change], why: tuple[Step, str] | None, mentions: Mentions
 ) -> float:
     """How sure it is that these changes made the error go."""
-    files = {change.name for change in made}
-    output = material.text(error.last.result)
-    confidence = 0.5
-    confidence += 0.15 if success.command == error.last.command or (success.is_test and error.last.is_test) else 0.05
-    confidence += 0.1 if why else 0.0
-    confidence += 0.1 if any(name.rpartition("/")[2] in output for name in files) else 0.0
-    confidence += 0.05 if len(files) <= 3 else -0.05 if len(files) <= 8 else -0.2
+    main = steps[0]
+    is_same = success.command == error.last.command or (success.is_test and error.last.is_test)
+    confidence = 0.55 + (0.15 if is_same else 0.05) + (0.1 if why else 0.0) + (0.1 if mentions.weight(main) else 0.0)
+    if main.kind == "edit" and not main.gist:  # nobody knows which of its changes it was
+        confidence = confidence - 0.15 if mentions.is_in_headline(main) else min(confidence, GUESS)
     return confidence - (0.1 if success.position - error.last.position > _FAR else 0.0)
 
 
-def _limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> float:
+def limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> float:
     """The confidence; that of a guess if work was only undone, or of several changes the error shows none."""
-    is_undone = all(change.kind == "command" and _UNDOES.search(change.name) for change in made)
-    is_related = len({change.name for change in made}) == 1 or any(map(mentions.has, made))
-    return confidence if is_related and not is_undone else min(confidence, _GUESS)
+    is_undone = all(change.kind == "command" and UNDOES.search(change.name) for change in made)
+    is_related = len({change.name for change in made}) == 1 or any(map(mentions.weight, made))
+    return confidence if is_related and not is_undone else min(confidence, GUESS)
 
 
 def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
@@ -335,25 +312,26 @@ def _is_like(run: Run, failed: Run) -> bool:
 
 def _fixed_by_other_command(material: Material, error: _Open, success: Run, *, is_closed: bool) -> Finding:
     instead = shortened(one_line(success.command), 160)
-    why = explanation(material, error.last.position, success.position)
+    why = explanation(material, error.last.position, success.position, error.last.headline, instead)
     is_close = _is_like(success, error.last)
     text = (
         f"`{error.first.headline}` went away by running `{instead}` instead of `{one_line(error.last.command)[:120]}`"
     )
-    details = _details(
+    command = Change(success.position, success.call, "command", instead)
+    details = details_of(
         error.first.headline,
-        [{"kind": "command", "name": instead, "gist": ""}],
+        [command],
         why,
         success.result.ts_ms,
         command=error.first.command,
         passed=instead,
-        tried=error.tried,
+        tried=[change.sentence for change in main_changes(error.tried, Mentions(error.last.headline))],
         lines=_lines_gone(material, error, success),
     )
     evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
     confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
     if _MISTYPED.search(error.first.headline) or not (is_closed or _NO_PROGRAM.search(error.first.headline)):
-        confidence = min(confidence, _GUESS)
+        confidence = min(confidence, GUESS)
     return Finding(
         "alternative",
         FIXED_BY,
@@ -367,126 +345,25 @@ def _fixed_by_other_command(material: Material, error: _Open, success: Run, *, i
 
 
 def _failed(material: Material, error: _Open, end: Run | None) -> Finding:
-    """That a command failed with an error, and what it took until it did not any more."""
+    """That a command failed with an error, and what it took until it did not any more: time, without long pauses."""
     family = shell.test_family(error.first.command) if error.first.is_test else shell.family(error.first.command)
+    if len(error.first.failing) == 1 and not error.first.is_test:
+        family = min(error.first.failing)
     began, ended = error.first.result.ts_ms, end.result.ts_ms if end is not None else None
     text = f"`{family}` failed with `{error.first.headline}`"
+    said = telling_lines(material.text(error.first.result))
     details = {
         "headline": shortened(error.first.headline, 300),
         "command": shortened(one_line(error.first.command), 200),
         "failures": error.failures,
-        "ended_ms": ended,
+        "lines": [line for line in said if line != error.first.signature],
+        "active_ms": None if end is None else material.active_ms(error.first.position, end.position),
         **material.spending.between(began, ended),
     }
     evidence = [(error.first.result, error.first.headline)]
     return Finding(
         RULE, FAILS_WITH, ("command", family), ("error", error.first.signature), text, 0.9, evidence, details
     )
-
-
-def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
-    """Errors that the user showed the agent, and problems it found the cause of, with what was changed for them."""
-    for turn, following in zip(turns, [*turns[1:], None], strict=True):
-        if not material.is_human or turn.request is None or is_plan(material, turn.request):
-            continue
-        request = material.text(turn.request)
-        headline = error_in(request)
-        cause = next((insight for insight in material.trace.insights if turn.has(insight[0])), None)
-        made = [change for change in changes if change.kind != "command" and turn.start < change.position < turn.end]
-        if headline is None and (cause is None or not _PROBLEM.search(request[:_REPORT_CHARS])):
-            continue
-        why = _cause_sentence(material, cause) if cause is not None else None
-        problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
-        why = why if why is not None and not _NO_CAUSE.search(why[1]) else None
-        if why is not None:
-            shown = headline or turn.request.summary
-            text = f"“{shortened(shown, 160)}”: {why[1]}"
-            yield Finding(CAUSE, CAUSED_BY, problem, ("cause", why[1]), text, 0.75, [why, (turn.request, shown)])
-        if made and not _is_refuted(material, turn, following):
-            yield _reported_fix(material, turn, problem, headline, why, made)
-
-
-def _cause_sentence(material: Material, cause: tuple[Step, str]) -> tuple[Step, str]:
-    step, text = cause
-    said = sentences(material.text(step))
-    index = next((index for index, sentence in enumerate(said) if words.insight(sentence)), None)
-    if index is None:
-        return step, shortened(one_line(text), _EXPLANATION_CHARS)
-    chosen = said[index]
-    following = "".join(said[index + 1 : index + 2])
-    if (len(chosen) < _WHOLE_CHARS or chosen.endswith(":")) and not _NO_CAUSE.search(following):
-        chosen = f"{chosen} {following}"
-    return step, shortened(one_line(chosen.replace("**", "")), _EXPLANATION_CHARS)
-
-
-def _is_refuted(material: Material, turn: Turn, following: Turn | None) -> bool:
-    """Whether the exchange failed, was stopped, or the user says next that it is still broken."""
-    if turn.was_stopped or not turn.has_answer:
-        return True
-    if following is None or following.request is None:
-        return False
-    reply = following.request.summary
-    return words.says_broken(reply) or words.corrects(reply)
-
-
-def _reported_fix(
-    material: Material,
-    turn: Turn,
-    problem: tuple[str, str],
-    headline: str | None,
-    why: tuple[Step, str] | None,
-    made: Sequence[Change],
-) -> Finding:
-    assert turn.request is not None
-    mentions = Mentions(headline or "", material.text(turn.request))
-    steps = main_changes(made, mentions)
-    shown = headline or turn.request.summary
-    text = f"“{shortened(shown, 160)}” was fixed by {listed(change.sentence for change in steps)}"
-    passed = [run for run in material.trace.tests if run.has_passed and turn.has(run.call)]
-    files = {change.name for change in made}
-    confidence = 0.4 + (0.2 if why else 0.0) + (0.1 if passed else 0.0) + (0.05 if len(files) <= 4 else -0.1)
-    confidence = _limited(confidence, made, mentions) if headline else confidence
-    evidence = [(turn.request, shown), *((change.step, change.sentence) for change in steps[:2])]
-    evidence += [(why[0], why[1])] if why else []
-    details = _details(
-        shown,
-        [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
-        why,
-        made[-1].step.ts_ms,
-        passed=passed[-1].command if passed else None,
-        step_count=len(made),
-    )
-    return Finding(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
-
-
-def main_changes(changes: Iterable[Change], mentions: Mentions = NOTHING) -> list[Change]:
-    """The changes that matter most, each file or command once, with the gist of what belongs most to the error."""
-    best: dict[tuple[str, str], Change] = {}
-    for change in sorted(changes, key=mentions.rank):
-        best.setdefault((change.kind, change.name), change)
-    return [replace(change, gist=mentions.gist(change)) for change in list(best.values())[:MOST_STEPS]]
-
-
-def listed(items: Iterable[str]) -> str:
-    names = list(items)[:3]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def explanation(material: Material, start: int, end: int) -> tuple[Step, str] | None:
-    """The agent's sentence between two places that says why, as far as it says so."""
-    spoken = (schema.ASSISTANT_MSG, schema.COMPLETION)
-    messages = [step for step in material.trace.steps[start:end] if step.kind in spoken][:_MESSAGES_READ]
-    for step in messages:
-        for sentence in sentences(material.text(step)):
-            if 20 <= len(sentence) <= 400 and _says_why(sentence):
-                return step, shortened(one_line(sentence), _EXPLANATION_CHARS)
-    return None
-
-
-def _says_why(sentence: str) -> bool:
-    if sentence.endswith(":") or _ANNOUNCES.match(sentence) or not _EXPLAINS.search(sentence):
-        return False
-    return _PLANS.search(sentence) is None or _GIVES_REASON.search(sentence) is not None
 
 
 def _asked_between(material: Material, turns: Sequence[Turn], start: int, end: int) -> Step | None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from recollect.knowledge.decisions import decisions
 from recollect.knowledge.exchanges import turns_of
 from recollect.knowledge.facts import Material, distinct, fact_rows
-from recollect.knowledge.resolutions import reported_errors, resolutions
+from recollect.knowledge.reported import reported_errors
+from recollect.knowledge.resolutions import resolutions
 from recollect.knowledge.runs import changes_of, runs_of
 from recollect.knowledge.statements import statements
 from recollect.knowledge.touches import git_work, installs, touches
@@ -32,7 +33,7 @@ def derive(material: Material) -> Lessons:
     facts = fact_rows(
         [
             *resolutions(material, turns, runs, changes),
-            *reported_errors(material, turns, changes),
+            *reported_errors(material, turns, runs, changes),
             *decisions(material, turns, changes),
             *statements(material, turns, changes),
             *touches(material, turns, changes),

@@ -9,6 +9,7 @@ from recollect.agentkit.edits import FileChange
 from recollect.agents import get_adapter
 from recollect.distill import CALLS, SuiteRun, Trace, one_line, shell, shortened
 from recollect.kinds import HANDED_PLAN
+from recollect.knowledge.blocks import Block, blocks_of
 from recollect.knowledge.facts import Material
 from recollect.knowledge.signature import fingerprint, headline_of
 from recollect.store import Step
@@ -21,6 +22,7 @@ _CHECKS = re.compile(
     r"lint|build|check|vet|tsc|mypy|ruff|eslint|compile|clippy|typecheck|test|fmt|validate", re.IGNORECASE
 )
 _PREPARES = re.compile(r"\b(?:fmt|format|build|install)\b")  # parts of a chain before what it is for
+_WORD = re.compile(r"[a-z]{3,}")
 _PIPED = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
 _COMPLAINT = re.compile(
     r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}:\d+:\d+: (?!warning|note)\S"
@@ -64,9 +66,17 @@ class Run:
     def is_check(self) -> bool:
         return any(map(_CHECKS.search, self.doings))
 
+    @property
+    def failing(self) -> frozenset[str]:
+        """The programs of which one failed: of a chain the one that the error names (`failed to push`)."""
+        parts = shell.exits(self.command) & self.doings or self.doings
+        words = set(_WORD.findall(self.headline.lower()))
+        named = frozenset(part for part in parts if part.rpartition(" ")[2] in words)
+        return parts if len(named) != 1 or any(map(_CHECKS.search, parts)) else named
+
     def shows_again(self, earlier: "Run") -> bool:
         """Whether this shows how the thing that failed earlier goes now: the same program, given the same."""
-        failed = shell.exits(earlier.command) & earlier.doings or earlier.doings
+        failed = earlier.failing
         checked = frozenset(family for family in failed if not _PREPARES.search(family)) or failed
         is_other = earlier.is_test and not self.is_test  # `go test -c` only builds
         if is_other or not checked <= self.seen:  # any of them may have failed
@@ -93,20 +103,8 @@ class Change:
     kind: str  # edit | install | command
     name: str  # the file, or the command
     edit: FileChange | None = None
+    blocks: tuple[Block, ...] = ()
     gist: str = ""  # what became of what
-
-    @property
-    def removed(self) -> list[str]:
-        return self._lines("-")
-
-    @property
-    def added(self) -> list[str]:
-        return self._lines("+")
-
-    def _lines(self, sign: str) -> list[str]:
-        """Lines that an edit removed or added, without blank ones."""
-        hunks = self.edit.hunks if self.edit is not None else ()
-        return [text for hunk in hunks for line in hunk.lines if line[:1] == sign and (text := line[1:].strip())]
 
     @property
     def sentence(self) -> str:
@@ -119,6 +117,7 @@ def steps_to_read(trace: Trace) -> list[Step]:
     failed = {step.event_uid for step in trace.errors}
     spoken = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION)
     asking = {step.event_uid for step in trace.questions}
+    edits = {edit.call.call_id for edit in trace.edits}
     chosen: list[Step] = []
     for step in trace.steps:
         if step.kind in spoken:
@@ -128,6 +127,7 @@ def steps_to_read(trace: Trace) -> list[Step]:
             step.kind in (schema.EDIT, schema.DECISION, schema.HUMAN_INTERVENTION)
             or step.event_uid in asking
             or step.event_uid in failed
+            or (step.kind == schema.TOOL_RESULT and step.call_id in edits)  # has the lines of the edit
             or step.summary.startswith("proposed a plan")
             or _may_hide_failure(trace, step)
             or (step.kind in CALLS and step.summary.startswith(shell.RAN) and step.summary.endswith(ELLIPSIS))
@@ -205,19 +205,21 @@ def changes_of(material: Material) -> list[Change]:
     """Every step of the session that changed a file, or something that commands depend on, in order."""
     trace = material.trace
     failed_edits = {edit.call.event_uid for edit in trace.edits if edit.has_failed}
+    results = {step.call_id: step for step in trace.steps if step.kind == schema.TOOL_RESULT}
     return [
         change
         for position, step in enumerate(trace.steps)
         if step.kind in CALLS and step.role == "assistant" and step.event_uid not in failed_edits
-        for change in _changes(material, position, step)
+        for change in _changes(material, position, step, results.get(step.call_id))
     ]
 
 
-def _changes(material: Material, position: int, step: Step) -> Iterator[Change]:
+def _changes(material: Material, position: int, step: Step, result: Step | None) -> Iterator[Change]:
     if step.kind == schema.EDIT:
-        for change in file_changes(material, step):
+        for change in file_changes(material, step, result):
             if not _NOTES.search(change.path):
-                yield Change(position, step, "edit", inside(change.path, material.subject.cwd), change)
+                name = inside(change.path, material.subject.cwd)
+                yield Change(position, step, "edit", name, change, blocks_of(change.hunks))
         return
     command = shell.command_of(step.summary)
     if command is None or (step.call_id or "") in material.trace.undone or shell.only_looks(command):
@@ -229,9 +231,10 @@ def _changes(material: Material, position: int, step: Step) -> Iterator[Change]:
         yield Change(position, step, "command", shortened(one_line(command), COMMAND_CHARS))
 
 
-def file_changes(material: Material, edit: Step) -> list[FileChange]:
-    """The files an edit changed, and how."""
-    return get_adapter(material.agent).changes(material.payloads.get(edit.event_uid, {}), None)
+def file_changes(material: Material, edit: Step, result: Step | None = None) -> list[FileChange]:
+    """The files an edit changed, and how; with its result, in which lines."""
+    answer = material.payloads.get(result.event_uid) if result is not None else None
+    return get_adapter(material.agent).changes(material.payloads.get(edit.event_uid, {}), answer)
 
 
 def inside(path: str, cwd: str | None) -> str:

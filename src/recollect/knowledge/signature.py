@@ -36,7 +36,7 @@ _PREFIX = _pattern(
     r"|[E>|│✗✘×●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:line )?\d+: )+"
 )
 _PLACE = _pattern(
-    r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):\d+(?P<column>:\d+)?:?\s+"
+    r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):(?P<line>\d+)(?P<column>:\d+)?:?\s+"
 )
 _EXCEPTION = _pattern(
     r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)"
@@ -153,6 +153,12 @@ def placed_lines(text: str) -> list[tuple[str, str]]:
     """Every line that says what is wrong at a place, with its file: linters and compilers list many at a time."""
     lines = dict.fromkeys(line for line in _lines(text) if _PLACE.match(line) and _weight(line) == _AT_PLACE)
     return [(line, place["file"]) for line in lines if (place := _PLACE.match(line))]
+
+
+def place_of(line: str) -> tuple[str, int, str] | None:
+    """The file and the line of it that an error names, and what it says of them."""
+    place = _PLACE.match(line)
+    return (place["file"].replace("\\", "/"), int(place["line"]), line[place.end() :]) if place else None
 
 
 def fingerprint(line: str) -> str:
