@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _UID_CHARS = 10  # of an event's or a commit's
 _FACT_CHARS = 8  # of a fact's id, which is enough to name it
 _SHOWN_TRIED = 2
+_ABOUT_COLUMNS = 100
 
 
 def fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
@@ -132,6 +133,8 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
         yield from bold(fact.text)
         if fact.invalid_at:
             yield f"  until {local_time(fact.invalid_at)[:10]}, replaced by {(fact.superseded_by or '')[:_FACT_CHARS]}"
+        if fact.about:
+            yield fitted(f"  in: {one_line(fact.about)}", min(line_columns(), _ABOUT_COLUMNS))
         if fact.reason and fact.reason not in fact.text:
             yield from detail(f"because: {fact.reason}")
         if others := [option for option in fact.alternatives if option not in fact.text]:

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 
 from recollect.clock import AsDatetime
+from recollect.knowledge.predicates import PREFERS
+
+_ON_A_QUESTION = "on “"
+_SAME_CHARS = 30  # a session may begin with the wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,8 @@ class Fact:
     """Something that sessions, or the user, taught.
 
     It is valid from `valid_at` to `invalid_at`, when the fact `superseded_by` replaced it; `recorded_at` is when it was
-    learned. `by` says who decided it: `user`, `agent`, `commit` or `file`. `session_uid` is None for what a user had
-    remembered. `verdict` is what the user said of it: `promoted`, `pinned` or `rejected`.
+    learned. `by` says who decided it: `user`, `agent`, `commit` or `file`. `session_uid` and its `title` are None for
+    what a user had remembered. `verdict` is what the user said of it: `promoted`, `pinned` or `rejected`.
     """
 
     fact_uid: str
@@ -82,6 +86,7 @@ class Fact:
     session_uid: str | None
     agent: str | None
     repo: str | None
+    title: str | None
     by: str
     choice: str | None
     alternatives: tuple[str, ...]
@@ -92,6 +97,12 @@ class Fact:
     valid = AsDatetime("valid_at")
     invalid = AsDatetime("invalid_at")
     recorded = AsDatetime("recorded_at")
+
+    @property
+    def about(self) -> str | None:
+        """The title of the session, for a wish that is shown without a question: it may not say what it is about."""
+        is_bare = self.predicate == PREFERS and self.by == "user" and _ON_A_QUESTION not in self.text
+        return self.title if is_bare and self.title and self.title[:_SAME_CHARS] not in self.text else None
 
 
 @dataclass(frozen=True, slots=True)

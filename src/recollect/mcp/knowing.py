@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from recollect.knowledge import Fact, FailingCommand, Route, Workflow
 
-_TEXT_CHARS = 600
+_TEXT_CHARS, _ABOUT_CHARS = 600, 100
 _MOST_SEQUENCES, _MOST_FAILING = 12, 8
 _NOTHING = "No decision found. `session_search` searches for the words."
 _OPENS = "`get_session` reads an event with `at`"
@@ -74,6 +74,7 @@ def _fact(fact: "Fact") -> Recalled:
         f"superseded {fact.invalid_at[:10]}" if fact.invalid_at else "",
     ]
     lines = [cut_short(fact.text, _TEXT_CHARS)]
+    lines += [f"in: {cut_short(fact.about, _ABOUT_CHARS)}"] if fact.about else []
     if fact.reason and fact.reason not in fact.text:
         lines.append(f"because: {cut_short(fact.reason, _TEXT_CHARS)}")
     others = [other for other in fact.alternatives if other not in fact.text]

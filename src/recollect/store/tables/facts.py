@@ -95,6 +95,7 @@ class StoredFact(FactRow):
     session_uid: str
     agent: str
     repo: str | None
+    title: str | None
     cwd: str | None
     group: str
     verdict: str | None
@@ -104,7 +105,8 @@ _PLAIN = [field.name for field in fields(FactRow)][:-2]  # all but the documents
 _COLUMNS = ", ".join(f"f.{name}" for name in (*_PLAIN, "details", "evidence"))
 _plain_of = attrgetter(*_PLAIN)
 _SELECT = (
-    f'SELECT {_COLUMNS}, f.recorded_ms, s.session_uid, s.agent, s.repo, s.cwd, s."group", v.verdict FROM facts f'
+    f"SELECT {_COLUMNS}, f.recorded_ms,"
+    ' s.session_uid, s.agent, s.repo, s.title, s.cwd, s."group", v.verdict FROM facts f'
     " CROSS JOIN digests d ON d.id = f.digest"
     " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
     " LEFT JOIN verdicts v ON v.fact_uid = f.fact_uid"
