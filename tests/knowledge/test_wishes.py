@@ -121,12 +121,12 @@ def test_standing_wishes_and_contrasts_are_surer_than_plain_ones(tmp_path: Path)
 
 
 def test_a_wish_without_a_question_is_shown_with_the_title_of_its_session(tmp_path: Path) -> None:
-    (wish,) = wishes(tmp_path, "Always put the date on every line", before="It has three parts.")
+    (wish,) = wishes(tmp_path, "Always sign every page", before="It has three parts.")
 
     assert wish.title == wish.about == "how is the shop built?"
 
 
 def test_a_wish_that_begins_its_session_needs_no_title(tmp_path: Path) -> None:
-    (wish,) = wishes(tmp_path, "Always put the date on every line of the log")
+    (wish,) = wishes(tmp_path, "Always sign every page of the album")
 
     assert wish.about is None
