@@ -196,6 +196,18 @@ def test_a_reason_that_is_taken_back_gives_way_to_the_next(tmp_path: Path) -> No
     assert why is not None and "renamed" in why
 
 
+def test_a_function_is_named_by_the_name_of_its_test(tmp_path: Path) -> None:
+    failed = "FAILED pool_test.py::test_drain - assert 3 == 4"
+    script = Script("test").user("make the tests pass").run("pytest -q", f"{failed}\n1 failed in 0.1s", 1)
+    script.agent("The cause: `drain()` stops one too early.").edit(
+        "/srv/shop/pool.py", "range(count)", "range(count + 1)"
+    )
+
+    fix = fix_of(tmp_path, script.run("pytest -q", "1 passed in 0.1s"), failed)
+
+    assert fix.why == "The cause: `drain()` stops one too early."
+
+
 ERROR = "Error: Cannot launch inside another session"
 
 

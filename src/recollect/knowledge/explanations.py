@@ -90,7 +90,8 @@ def is_about(sentence: str, error: str, change: str) -> bool:
     """Whether a sentence is about an error or a change: it names code that they have, or shares telling words."""
     both = f"{error}\n{change}"
     if symbols := symbols_of(sentence):
-        return any(has_word(both, symbol) for symbol in symbols)
+        named = f"{both}\n{both.replace('_', ' ')}"  # `test_add` is about `add`
+        return any(has_word(named, symbol) for symbol in symbols)
     return len(_telling(sentence) & _telling(both)) >= _LEAST_SHARED
 
 
