@@ -95,7 +95,7 @@ class Mentions:
         return _IN_OUTPUT if _names(self.output, change.name) else 0
 
     def weight(self, change: Change) -> int:
-        """How much tells that a change belongs to the error; 0 if nothing does."""
+        """How strongly a change is tied to the error; 0 if not at all."""
         if change.blocks:
             return self._named(change) + max(self.weight_of(change, block) for block in change.blocks)
         return self._named(change) + self._symbols_in([change.name])
@@ -115,7 +115,7 @@ class Mentions:
         return max(place, shown) + self._symbols_in(filter(_does, lines))
 
     def best(self, changes: Iterable[Change]) -> tuple[Change, Block] | None:
-        """Of changes of one file, the block that belongs most to the error; None if nothing tells which."""
+        """The block, among changes to one file, that fits the error best; None if none stands out."""
         blocks = [(change, block) for change in changes for block in change.blocks]
         most = max((self.weight_of(*pair) for pair in blocks), default=0)
         likely = [pair for pair in blocks if self.weight_of(*pair) == most]

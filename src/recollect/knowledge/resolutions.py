@@ -112,7 +112,7 @@ def _passes_suite(run: Run, error: _Open, failed_tests: Sequence[Run]) -> bool:
 
 
 def said_again(material: Material, run: Run, signature: str) -> str | None:
-    """The line with which a run tells of an error, if it does."""
+    """The line of a run's output that reports this error, if there is one."""
     if run.signature == signature:
         return run.headline
     # Masks take the most time: only a line with the longest word of a signature can have it.

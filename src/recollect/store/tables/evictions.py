@@ -476,7 +476,7 @@ class Evicted:
             [
                 row
                 for row in stream.rows
-                # A history that is read again repeats prompts of a lost log: they stand in for evicted events.
+                # Reading a history again repeats prompts of a lost log; these replace evicted events.
                 if not (row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms)
                 and not keys.hold(row[_UID], row[_HASH])
             ],
