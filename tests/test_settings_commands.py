@@ -118,9 +118,10 @@ def test_exclude_names_a_known_repository_in_full_and_a_folder_by_its_path(
 
 
 def test_what_is_excluded_by_the_command_is_not_stored(store: Path, tmp_path: Path) -> None:
-    home = Home(tmp_path / "more")
-    invoke("exclude", "/srv/private")
-    home.write("p", event("private", 1), SessionInfo("private", cwd="/srv/private/notes"))
+    home, private = Home(tmp_path / "more"), tmp_path / "private"
+    private.mkdir()
+    invoke("exclude", str(private))
+    home.write("p", event("private", 1), SessionInfo("private", cwd=f"{private}/notes"))
 
     with sweep(store, home) as memory:
         assert [session.native_session_id for session in memory.sessions()] == ["session-one"]

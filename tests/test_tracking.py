@@ -84,7 +84,7 @@ def test_nothing_is_read_and_nothing_is_lost_while_capture_is_off(memory: Memory
     before = stored()
     run("config", "capture.enabled", "false")
 
-    assert "No files to read" in run("sweep")
+    assert "capture.enabled true" in run("sweep")
     assert stored() == before == {"shop", "diary", "nowhere"}
     assert "switched off" in run("doctor")
 

@@ -125,11 +125,12 @@ def load_settings(
     config = _read(config_path)
     configured = _configured_roots(config.get("agents", {}), config_path)
     values = _values(config, config_path)
+    read = _roots_of_flags(roots) if roots else _roots(configured, environment)
     return Settings(
         folder=home or _expanded(data_path(environment)).absolute(),
         config_path=config_path,
         host=os.uname().nodename or "localhost",
-        roots=_roots_of_flags(roots) if roots else _roots(configured, environment) if values["is_capturing"] else {},
+        roots=read if values["is_capturing"] else {},
         given=config,
         **values,
     )

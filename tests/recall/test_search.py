@@ -16,6 +16,7 @@ from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.agents import adapters, session_variables
 from recollect.api import Memory, open_memory
 from recollect.distill.texts import estimate_tokens
+from recollect.errors import UsageError
 from recollect.recall import Options, search
 from recollect.schema import (
     ASSISTANT_MSG,
@@ -284,14 +285,11 @@ def test_pieces_of_words_and_patterns_are_found(tmp_path: Path, home: Home) -> N
         assert names(memory, "Under", mode="regex") == []
 
 
-def test_a_broken_pattern_is_looked_for_as_it_is_written(tmp_path: Path, home: Home) -> None:
+def test_a_broken_pattern_is_an_error_even_where_the_text_itself_is_found(tmp_path: Path, home: Home) -> None:
     home.write("a", event("a", 1, text="call(me"))
 
-    with sweep(tmp_path / "store", home) as memory:
-        answer = memory.answer("call(", mode="regex")
-
-    assert len(answer.hits) == 1
-    assert "regular expression" in answer.notes[0]
+    with sweep(tmp_path / "store", home) as memory, pytest.raises(UsageError, match="regular expression"):
+        memory.answer("call(", mode="regex")
 
 
 def test_a_budget_cuts_between_matches_and_keeps_the_best(tmp_path: Path, home: Home) -> None:

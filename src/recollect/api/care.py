@@ -11,7 +11,7 @@ from recollect import care, forget, ingest, redact, sessions
 from recollect.agentkit.files import resolve_root
 from recollect.agentkit.source import Source
 from recollect.config import load_settings, refuse_in_group
-from recollect.errors import BadConfig, StoreTooNew, StoreUnwritable
+from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
 from recollect.store import MEMORY_NAME, ballast, is_full, open_for_reading, open_store, sweep_lock
 
@@ -181,6 +181,8 @@ def restore(
     `confirm` gets the folder of a store that would be replaced, and raises to stop.
     """
     refuse_in_group()
+    if not Path(path).exists():
+        raise NotFound(f"No such file: {path}", "`recollect backup FILE` makes one")
     settings = load_settings(folder)
     if confirm and (settings.folder / MEMORY_NAME).exists():
         confirm(settings.folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect import analysis, ingest, knowledge, recall
+from recollect.amounts import plural
 from recollect.clock import moment_ms, now_ms
 from recollect.config import current_sessions
 from recollect.errors import Ambiguous, NotFound, UsageError
@@ -126,6 +127,9 @@ class Knowledge:
             repos = []
         origin = recall.line_origin(self._store, str(file), line, repos)
         if origin is None:
+            lines = len(file.read_bytes().splitlines()) if file.is_file() else line
+            if line > lines:
+                raise NotFound(f"No line {line} in a file of {plural(lines, 'line')}: {path}")
             raise NotFound(f"Git does not know this line: {path}:{line}", "the file has to be in a repository")
         return origin
 

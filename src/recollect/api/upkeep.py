@@ -120,8 +120,11 @@ class Upkeep(Reading):
 
         before_ms = moment_ms("--before", before)
         patterns = self.settings.exclude if excluded else None
-        if bool(names) == any(condition is not None for condition in (repo, before_ms, match, patterns)):
+        has_conditions = any(condition is not None for condition in (repo, before_ms, match, patterns))
+        if names and has_conditions:
             raise UsageError("Give either sessions or conditions, not both", "see `recollect forget --help`")
+        if not (names or has_conditions):
+            raise UsageError("Name the sessions to forget, or a condition", "`recollect sessions` lists ids and titles")
         selection = forget.Selection(
             [api.find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
         )

@@ -19,6 +19,7 @@ _SHOWN = 60
 
 
 @click.command()
+@click.argument("entity", nargs=-1)
 @click.option("--around", metavar="ENTITY", help="Only facts near this file, command, error or setting.")
 @click.option(
     "--format",
@@ -31,17 +32,21 @@ _SHOWN = 60
 @limit_option("nodes", _SHOWN)
 @json_option
 @reports_errors
-def graph(around: str | None, format_: str, filters: Filters, limit: int | None, as_json: bool) -> None:
+def graph(
+    entity: tuple[str, ...], around: str | None, format_: str, filters: Filters, limit: int | None, as_json: bool
+) -> None:
     """Show how commands, errors, files and decisions relate.
 
-    The HTML is one file with a picture in it; it needs no network and no other file.
+    With ENTITY, only facts near it, as with --around. The HTML is one file with a picture in it; it needs no network
+    and no other file.
 
     \b
     recollect graph --here
-    recollect graph --around pool.py
+    recollect graph pool.py
     recollect graph --format html > graph.html
     """
     as_json = as_json or format_ == "json"
+    around = " ".join(entity) or around
     with open_fresh() as memory:
         graph = memory.knowledge.graph(filters, around=around, limit=limit if as_json else limit or _SHOWN)
         document = memory.knowledge.graph_document(graph, format_) if format_ in ("dot", "html") else None

@@ -39,14 +39,14 @@ from recollect.cli.terminal import (
     short_ids,
     wrapped,
 )
-from recollect.errors import NotFound
+from recollect.errors import NotFound, UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.knowledge import Audit, Fact, Fix, Rehearsal, Route, Workflows
     from recollect.recall import Discussion
 
-_LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})")
+_LINE = re.compile(r"(?P<path>(?!\w+://).*(?:/|\.[A-Za-z])[^/:]*):(?P<line>[1-9]\d{0,8})")
 _SHOWN_FIXES = 3
 _COUNTED = (
     "duplicates", "superseded", "contradicted", "unsupported", "misquoted", "echoes", "secrets", "unsure", "rejected"
@@ -56,7 +56,7 @@ _SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
 
 
 @click.command(cls=QueryCommand)
-@click.argument("error", nargs=-1, required=True)
+@click.argument("error", nargs=-1)
 @click.option("--repo", metavar="NAME", help="Prefer fixes of this repository.")
 @limit_option("fixes", _SHOWN_FIXES)
 @json_option
@@ -64,14 +64,17 @@ _SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
 def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bool) -> None:
     """Show what fixed an error before, in any session.
 
-    ERROR is any distinctive line of the error, or the whole output; `-` reads standard input. Paths, numbers, times and
-    hashes in it make no difference, unless the line says nothing else (`assert -1 == 5`).
+    ERROR is any distinctive line of the error, or the whole output. `-`, or a pipe without ERROR, reads standard input.
+    Paths, numbers, times and hashes in it make no difference, unless the line says nothing else (`assert -1 == 5`).
 
     \b
     recollect fix "ModuleNotFoundError: No module named 'redis'"
-    pytest 2>&1 | recollect fix -
+    pytest 2>&1 | recollect fix
     """
-    text = sys.stdin.read() if error == ("-",) else " ".join(error)
+    is_piped = not error and not sys.stdin.isatty()
+    text = sys.stdin.read() if error == ("-",) or is_piped else " ".join(error)
+    if not text.strip():
+        raise UsageError("Give the text of an error", "for example `pytest 2>&1 | recollect fix`")
     with open_fresh() as memory:
         fixes = memory.knowledge.fixes(text, limit if as_json else limit or _SHOWN_FIXES, repo=repo)
         is_known = any(fix.is_same_error for fix in fixes)
@@ -111,7 +114,9 @@ def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bo
     recollect why src/pool.py:12
     """
     named = _LINE.fullmatch(topic[0]) if len(topic) == 1 else None
-    if named and Path(named["path"]).is_file():
+    if named:
+        if not Path(named["path"]).is_file():
+            raise NotFound(f"No such file: {named['path']}", f"for what is known of it: recollect why {named['path']}")
         with open_fresh() as memory:
             origin = memory.knowledge.line(named["path"], int(named["line"]))
         if origin.edit is None:

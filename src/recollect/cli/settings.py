@@ -11,7 +11,7 @@ from recollect import api
 from recollect.api import change_setting, open_memory, settings_in_force
 from recollect.cli.filters import REPO
 from recollect.cli.output import emit, json_option, print_json, reports_errors
-from recollect.cli.terminal import grey, one_line, padded, plural
+from recollect.cli.terminal import READING_IS_OFF, grey, one_line, padded, plural
 from recollect.config import load_settings
 from recollect.errors import NotFound, UsageError
 
@@ -102,6 +102,8 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     if what is None and remove:
         raise UsageError("Name what to store again", "`recollect exclude` lists what is excluded")
     if what is not None:
+        if not remove:
+            _require_folder(what)
         patterns = _without(patterns, what) if remove else list(dict.fromkeys([*patterns, _pattern(what)]))
         change_setting("capture.exclude", patterns)
     if as_json:
@@ -114,6 +116,16 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
         click.echo(grey("To delete sessions stored before: `recollect forget --excluded`"))
         return
     click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
+
+
+def _require_folder(what: str) -> None:
+    """Raise NotFound for a plain path that is no folder: a misspelt one would exclude nothing, without a word."""
+    if (
+        what.startswith((".", "/", "~"))
+        and not any(char in what for char in "*?[{")
+        and not Path(_pattern(what)).is_dir()
+    ):
+        raise NotFound(f"No such folder: {what}", "a pattern such as `/old/place/**` excludes a folder that is gone")
 
 
 def _without(patterns: list[str], what: str) -> list[str]:
@@ -176,7 +188,7 @@ def track(action: str, project: str | None, logs: str | None, as_json: bool) -> 
 
 def _tracking_lines(tracking: "Tracking") -> Iterator[str]:
     if not tracking.is_enabled:
-        yield "Nothing is read: `recollect config capture.enabled true` switches reading on"
+        yield READING_IS_OFF
     everything = "every project that is not denied" if tracking.default == "allow" else "only what is allowed"
     yield f"Remembered: {everything}"
     yield from (f"  allowed  {one_line(pattern)}" for pattern in tracking.allowed)

@@ -16,6 +16,7 @@ from recollect.api import Memory, open_memory
 from recollect.cli.output import emit, json_option, print_json, reports_errors, root_option
 from recollect.cli.retention import budget_lines, print_budget_warnings, retention_status_lines
 from recollect.cli.terminal import (
+    READING_IS_OFF,
     fitted,
     grey,
     local_time,
@@ -59,8 +60,9 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
     require_folders(roots)
     with _says_what_is_kept(), open_memory(roots=roots) as memory, shown_progress() as show:
         report = memory.sweep(show, verify=verify, only=files or None)
+        is_reading = memory.settings.is_capturing
         ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
-    emit(report, as_json, _sweep_lines)
+    emit(report, as_json, _sweep_lines if is_reading else lambda _: [READING_IS_OFF])
     if not as_json:
         print_budget_warnings(report.budget)
         for path, reason in report.failures:

@@ -26,6 +26,7 @@ from recollect.progress import Progress
 from recollect.text import TERMINAL_CONTROL
 
 NO_SESSIONS = "No sessions yet: `recollect sweep` reads them, `recollect doctor` shows where it looks"
+READING_IS_OFF = "Nothing is read: `recollect config capture.enabled true` switches reading on"
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _PROGRESS_SECONDS = 0.1  # between two updates of the progress line
 _ID_CHARS = 8

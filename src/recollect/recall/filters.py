@@ -51,6 +51,9 @@ def as_options(filters: Filters) -> tuple[Filter, ...]:
         if value is not None and value not in known:
             raise UsageError(f"Unknown {name.replace('_', ' ')}: {value}", f"known: {', '.join(known)}")
     moments = {name: moment_ms(f"--{name}", getattr(filters, name)) for name in ("since", "before")}
+    since_ms, before_ms = moments["since"], moments["before"]
+    if since_ms is not None and before_ms is not None and since_ms >= before_ms:
+        raise UsageError(f"`--since` is not before `--before`: {filters.since}, {filters.before}", "swap them")
     values = {_NAMES.get(name, name): value for name, value in filters._asdict().items()}
     values["is"] = "starred" if values.pop("is_starred") else None
     values |= {

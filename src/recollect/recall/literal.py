@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple, cast
 
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, UsageError
 from recollect.recall import pattern_worker
 from recollect.recall.pattern_worker import LENGTH, NOWHERE, PLACE
 from recollect.recall.query import MOST_CHARS
@@ -54,7 +54,7 @@ class Matches(NamedTuple):
 
 
 def read_literal(text: str, is_regex: bool, notes: list[str]) -> Literal:
-    """The pattern; an invalid regular expression is searched for as it is written."""
+    """Compile the pattern; raises UsageError for an invalid regular expression."""
     if len(text) > MOST_CHARS:
         notes.append(f"Only the first {MOST_CHARS} characters were searched for")
         text = text[:MOST_CHARS]
@@ -62,7 +62,8 @@ def read_literal(text: str, is_regex: bool, notes: list[str]) -> Literal:
         try:
             return Literal(re.compile(text), True)
         except (re.error, OverflowError, RecursionError) as error:
-            notes.append(f"Invalid regular expression ({error}): searched for as plain text")
+            hint = "`recollect search --substring` searches for a text as it is written"
+            raise UsageError(f"Invalid regular expression ({error}): {text}", hint) from error
     return Literal(re.compile(re.escape(text), re.IGNORECASE), False)
 
 

@@ -196,8 +196,13 @@ def _item(match: re.Match[str], now: datetime, notes: list[str]) -> tuple[Phrase
     if name:
         if name.lower() in FILTERS:
             notes.append(f"Invalid value for `{name}:`, searched for as words: {value}")
-        elif name.islower() and re.fullmatch(_LIKE_A_FILTER, value):
-            notes.append(f"No such filter, searched for as words: `{name}:`")
+        elif name.islower():
+            from difflib import get_close_matches  # few queries need it
+
+            near = get_close_matches(name, FILTERS, 1, 0.75)
+            if near or re.fullmatch(_LIKE_A_FILTER, value):
+                meant = f"; did you mean `{near[0]}:`?" if near else ""
+                notes.append(f"No such filter, searched for as words: `{name}:`{meant}")
         return Phrase(f"{name}:{value}", is_quoted=is_quoted), is_excluded
     if is_quoted:
         return Phrase(value, is_quoted=True), is_excluded
