@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,36 @@ def test_a_line_of_a_file_without_a_repository_is_refused(tmp_path: Path) -> Non
 
     with pytest.raises(NotFound, match=r"x\.py:1"):
         memory.knowledge.line(tmp_path / "x.py", 1)
+
+
+@pytest.mark.parametrize(("remote", "is_elsewhere"), [("shop", False), ("github.com/other/tools", True)])
+def test_a_line_is_found_in_a_checkout_that_moved_and_last_in_another_repository(
+    tmp_path: Path, remote: str, is_elsewhere: bool
+) -> None:
+    checkout = Checkout(tmp_path / "new" / "shop")
+    checkout.commit("add", day_ms(2), calc="def multiply(a, b): return a * b\n")
+    script = Script("s", 1, cwd="/elsewhere/shop", repo=remote).user("write the calculator").agent("Classes or none?")
+    script.user("2").edit("/elsewhere/shop/calc.py", "", "def multiply(a, b): return a * b\n")
+    if remote == "shop":
+        script.records[0] = replace(script.records[0], git_remote=None)
+    memory = remembered(tmp_path, script)
+
+    origin = memory.knowledge.line(checkout.folder / "calc.py", 1)
+
+    assert origin.edit is not None and origin.edit.request == "write the calculator"
+    assert (origin.is_elsewhere, origin.confidence > 0.5) == (is_elsewhere, not is_elsewhere)
+
+
+def test_a_line_says_what_its_edit_fixed(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "shop")
+    script = (
+        Script("s", 1, cwd=str(checkout.folder)).user("make it build").run("make app", "Error: pool is too small", 1)
+    )
+    script.edit(f"{checkout.folder}/pool.py", "pool = 5", "pool = 20").run("make app", "ok")
+    memory = remembered(tmp_path, script)
+    checkout.commit("larger", day_ms(2), pool="pool = 20\n")
+
+    assert memory.knowledge.line(checkout.folder / "pool.py", 1).cause == "Error: pool is too small"
 
 
 def test_why_answers_for_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,7 +132,9 @@ class Knowledge:
             if line > lines:
                 raise NotFound(f"No line {line} in a file of {plural(lines, 'line')}: {path}")
             raise NotFound(f"Git does not know this line: {path}:{line}", "the file has to be in a repository")
-        return origin
+        if origin.edit is None:
+            return origin
+        return replace(origin, cause=knowledge.fixed_by(self._store, origin.edit.path, origin.edit.event_uid))
 
     def facts(self, entity: str) -> list[Fact]:
         """Everything known about a file, command, package, setting or error, oldest first."""
@@ -230,8 +233,6 @@ class Knowledge:
 
     def judge(self, uid: str, verdict: str) -> Fact:
         """Promote, pin or reject a fact by its id or the start of it; a rejected fact stays rejected."""
-        from dataclasses import replace
-
         if verdict not in ("promoted", "pinned", "rejected"):
             raise UsageError(f"Unknown verdict: {verdict}", "known: promoted, pinned, rejected")
         fact = self.fact(uid)

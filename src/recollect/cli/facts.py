@@ -115,8 +115,12 @@ def origin_lines(origin: "LineOrigin") -> Iterator[str]:
     edit = origin.edit
     assert edit is not None
     yield from bold(origin.text)
-    asked = f"“{edit.request}”" if edit.request else "no user request"
+    asked = f"“{edit.request or edit.title}”" if edit.request or edit.title else "no user request"
     yield from detail(f"written for: {asked}")
+    if origin.cause:
+        yield from detail(f"it fixed: {origin.cause}")
+    if origin.is_elsewhere:
+        yield from detail(f"found in another repository: {edit.repo or edit.path}")
     commit = f"{origin.commit[:_UID_CHARS]} {origin.commit_subject}" if origin.commit else "not committed yet"
     yield from detail(f"commit: {commit}")
     opened = show_command(short_ids({edit.session_uid})[edit.session_uid], edit.event_uid)

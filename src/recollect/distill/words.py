@@ -306,6 +306,22 @@ _GOES_ON = re.compile(
 )
 
 
+# A request that only lets the agent go on, or takes one of what it offered.
+_SAYS_NOTHING = re.compile(
+    r"(?:(?:ok(?:ay)?|ye(?:s|p|ah)|sure|please|thanks?|thank you|great|good|perfect|go (?:on|ahead)|continue|proceed"
+    r"|resume|carry on|keep going|do (?:it|that|this|so|both|all)|(?:fix|try|run|implement) (?:it|this|that)|retry"
+    r"|try again|again|next|now|then|and|with|the|first|second|third|last|one|both|all|options?|approach|number"
+    r"|\d{1,2}|[a-d]|ja|weiter|mach weiter|oui|continuez|s[ií]|sigue|да|дальше|продолж\w+)\b[\s,.!:;)?]*"
+    r"|/[\w:-]+\s*|(?:继续|繼續|好的?|可以|是的?|对|行|開始|开始|続けて|はい|お願いします|계속|네)[\s,.!?，。！？]*)+",
+    re.IGNORECASE,
+)
+
+
+def says_nothing(request: str) -> bool:
+    """Whether a request by itself does not say what to do: `continue`, `yes please`, `2`."""
+    return _SAYS_NOTHING.fullmatch(request.strip()) is not None or not any(map(str.isalnum, request))
+
+
 def says_thanks(text: str) -> bool:
     """Whether a text is thanks and nothing more: what is left without them must not be a request."""
     lower = text.lower()

@@ -10,7 +10,7 @@ VERSION = 9  # of the rules: what another one derived is derived again
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.knowledge.asking import audit, find_decisions, find_facts, find_reasons
+    from recollect.knowledge.asking import audit, find_decisions, find_facts, find_reasons, fixed_by
     from recollect.knowledge.demands import is_clear, is_standing
     from recollect.knowledge.drawing import DOCUMENTS, Link, draw
     from recollect.knowledge.facts import Material

@@ -99,6 +99,13 @@ def _weight(fact: Fact) -> float:
     return weight - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
 
 
+def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
+    """What an edit of this file fixed: why, if the agent said so, or else the error; None if it is in no fix."""
+    fixes = (fact for fact in store.facts.naming(path.rpartition("/")[2]) if fact.predicate == FIXED_BY)
+    citing = (fact for fact in fixes if any(event["event_uid"] == event_uid for event in fact.evidence))
+    return next((fact.details["why"] or fact.details["headline"] for fact in citing), None)
+
+
 def find_facts(store: Store, entity: str) -> list[Fact]:
     """Everything that has this file, command, package, error or setting as its subject or object, oldest first."""
     notes = [note for note in notes_as_facts(store) if note.subject.casefold() == entity.casefold()]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from recollect import distill
 from recollect.agentkit.edits import FileChange
 from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
@@ -28,6 +29,7 @@ from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed
 _READ_AT_ONCE = 5
+_BARE_CHARS = 60  # of a request that may say nothing
 _CALLS = KIND_FAMILY[TOOL_CALL]
 _MENTION = "mention"
 _ADDED, _REMOVED = "added", "removed"  # lines
@@ -299,7 +301,7 @@ def _is_chosen(event: EventHeader, chosen: EventFilter) -> bool:
 def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
     """An edit with its session and the request it was made for."""
     event = step.event
-    request = store.event_headers.request_of(event)
+    request = _saying_request(store, event)
     return FileEdit(
         **identity(header),
         ts=rfc3339(event.ts_ms),
@@ -313,6 +315,14 @@ def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
         request=request.summary if request else None,
         request_seq=request.seq if request else None,
     )
+
+
+def _saying_request(store: Store, event: EventHeader) -> EventHeader | None:
+    """The last request before an event that says what to do: `continue` and `1` point at an earlier one."""
+    request = first = store.event_headers.request_of(event)
+    while request is not None and len(request.summary) <= _BARE_CHARS and distill.words.says_nothing(request.summary):
+        request = store.event_headers.request_of(request)
+    return request or first
 
 
 def file_steps(store: Store, path: str, chosen: EventFilter = ANY_EVENT, limit: int | None = None) -> list[EditStep]:

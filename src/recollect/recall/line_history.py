@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
@@ -17,7 +18,7 @@ from recollect.store import Store, StoredFact
 _SECONDS = 5.0  # for each question to git
 _SLACK_MS = 60_000  # clocks of agents and commits
 _LEAST_WORD_CHARS = 6  # of a line that is hardly written twice
-_LEAST_SURE = 0.5
+_ELSEWHERE_SURE = 0.5  # the same name and text in what may be another repository
 _WORD_CHARS = re.compile(r"\w")
 
 
@@ -25,8 +26,8 @@ _WORD_CHARS = re.compile(r"\w")
 class LineOrigin:
     """A line, its commit (None if it is not committed), and the edit of a session that wrote it if one did.
 
-    `request` of the edit is what the user had asked for. `evicted_edits` is how many sessions edited the file whose
-    edits are gone.
+    `request` of the edit is what the user had asked for. `is_elsewhere`: the edit was made in what may be another
+    repository. `evicted_edits` is how many sessions edited the file whose edits are gone.
     """
 
     path: str
@@ -37,7 +38,9 @@ class LineOrigin:
     committed_at: str | None
     edit: FileEdit | None
     confidence: float
+    is_elsewhere: bool
     evicted_edits: int
+    cause: str | None = None  # what the edit fixed, if that is known
 
 
 class _Candidate(NamedTuple):
@@ -45,18 +48,20 @@ class _Candidate(NamedTuple):
     edit: Callable[[], FileEdit]
     made_ms: int
     order: int  # of edits at the same time
+    is_own: bool  # in this checkout or another one of its repository, as far as the logs tell
     is_timely: bool  # made between the commit before and the line's own
     around: int  # neighbours of the line that the edit has, too
 
     @property
-    def rank(self) -> tuple[bool, int, int, int]:
-        return self.is_timely, self.around, self.made_ms, self.order
+    def rank(self) -> tuple[bool, bool, int, int, int]:
+        return self.is_own, self.is_timely, self.around, self.made_ms, self.order
 
 
 def line_origin(store: Store, path: str, line: int, repos: Collection[str]) -> LineOrigin | None:
     """Where a line of a file on this machine comes from; None if git does not know the line.
 
-    `repos` are the names of its repository: edits of sessions in its other checkouts count, too.
+    `repos` are the names of its repository: edits of sessions in its other checkouts count, too. So do those in a
+    folder of the checkout's name whose remote the logs do not tell; edits of the same path elsewhere are a last resort.
     """
     checkout = checkout_of(path, seconds=_SECONDS)
     blamed = blame_line(*checkout, line, seconds=_SECONDS) if checkout else None
@@ -66,10 +71,6 @@ def line_origin(store: Store, path: str, line: int, repos: Collection[str]) -> L
     found = [*_candidates(store, checkout[0], blamed, paths, repos, live)]
     found += _kept_candidates(store, checkout[0], blamed, paths, repos, live)
     candidates = sorted(found, key=lambda candidate: candidate.rank)
-    edit, confidence = None, 0.0
-    if candidates:
-        confidence = _confidence(candidates, blamed)
-        edit = candidates[-1].edit() if confidence >= _LEAST_SURE else None
     return LineOrigin(
         path=checkout[1],
         line=line,
@@ -77,8 +78,9 @@ def line_origin(store: Store, path: str, line: int, repos: Collection[str]) -> L
         commit=blamed.commit,
         commit_subject=blamed.summary if blamed.commit else None,
         committed_at=rfc3339(blamed.until_ms) if blamed.commit else None,
-        edit=edit,
-        confidence=confidence if edit else 0.0,
+        edit=candidates[-1].edit() if candidates else None,
+        confidence=_confidence(candidates, blamed) if candidates else 0.0,
+        is_elsewhere=bool(candidates) and not candidates[-1].is_own,
         evicted_edits=evicted_edits(store, checkout[1]),
     )
 
@@ -97,16 +99,14 @@ def _candidates(
             seen.add(step.event.id)
             sessions.load({step.event.stream})
             header = sessions.header(step.event.stream)
-            if not step.change.path.startswith(f"{root}/") and header.repo not in repos:
-                continue
+            is_own = step.change.path.startswith(f"{root}/") or _is_of(header.repo, root, repos)
             lines = [said for hunk in step.change.hunks for said in hunk.lines]
             if any(said[:1] == "+" and said[1:].strip() == blamed.text for said in lines):
                 after = {said[1:].strip() for said in lines if said[:1] in "+ "}
                 around = sum(said in after for said in blamed.around)
                 edit = partial(file_edit, store, header, step)
-                yield _Candidate(
-                    header.session_uid, edit, made_ms or 0, step.event.id, _is_timely(made_ms, blamed), around
-                )
+                is_timely = _is_timely(made_ms, blamed)
+                yield _Candidate(header.session_uid, edit, made_ms or 0, step.event.id, is_own, is_timely, around)
 
 
 def _kept_candidates(
@@ -117,10 +117,12 @@ def _kept_candidates(
     names, checked = [(path, None) for path in paths], set[str]()
     for path, until_ms in names:  # grows on the way
         for fact in store.facts.edits_of(path.rpartition("/")[2]):
-            if not _is_file(fact.details["path"], path, root, fact.repo, repos):
+            kept, name = fact.details["path"], path.removeprefix(f"{root}/")
+            if kept != path and not kept.endswith(f"/{name}"):
                 continue
+            is_own = kept.startswith(f"{root}/") or _is_of(fact.repo, root, repos)
             for order, edit in enumerate(fact.details["edits"]):
-                if edit["renamed_from"] and edit["renamed_from"] not in (name for name, _ in names):
+                if is_own and edit["renamed_from"] and edit["renamed_from"] not in (name for name, _ in names):
                     names.append((edit["renamed_from"], edit["at_ms"]))
                 uid, made_ms = edit["event_uid"], edit["at_ms"]
                 is_late = until_ms is not None and (made_ms or 0) > until_ms
@@ -131,13 +133,15 @@ def _kept_candidates(
                 if wanted in wrote:
                     shared = sum(one in wrote or one in left for one in around)
                     made = partial(_kept_edit, store, fact, edit)
-                    yield _Candidate(fact.session_uid, made, made_ms, order, _is_timely(made_ms, blamed), shared)
+                    is_timely = _is_timely(made_ms, blamed)
+                    yield _Candidate(fact.session_uid, made, made_ms, order, is_own, is_timely, shared)
 
 
-def _is_file(kept: str, path: str, root: str, repo: str | None, repos: Collection[str]) -> bool:
-    """Whether a kept path is this file of the checkout, or of another one of the repository."""
-    name = path.removeprefix(f"{root}/")
-    return kept in (path, f"{root}/{name}") or (repo in repos and kept.endswith(f"/{name}"))
+def _is_of(repo: str | None, root: str, repos: Collection[str]) -> bool:
+    """Whether a session's repository is the checkout's: by its names, or by the folder's if the logs name no remote."""
+    path = PurePosixPath(repo or "")
+    is_remote = not path.is_absolute() and len(path.parts) > 1  # host/owner/name
+    return repo in repos or (not is_remote and path.name == PurePosixPath(root).name)
 
 
 def _hashes(joined: str) -> set[str]:
@@ -173,10 +177,10 @@ def _confidence(candidates: list[_Candidate], blamed: BlamedLine) -> float:
     """How sure it is that the last of these edits brought the line."""
     best = candidates[-1]
     rivals = {
-        other.session for other in candidates[:-1] if other.rank[:2] == best.rank[:2] and other.session != best.session
+        other.session for other in candidates[:-1] if other.rank[:3] == best.rank[:3] and other.session != best.session
     }
     is_common = len(_WORD_CHARS.findall(blamed.text)) < _LEAST_WORD_CHARS
     confidence = 0.95 if best.is_timely else 0.7
     confidence -= (0.1 if best.around else 0.35) if is_common else 0.0
     confidence -= 0.15 if rivals else 0.0
-    return round(confidence, 2)
+    return round(confidence if best.is_own else min(confidence, _ELSEWHERE_SURE), 2)
