@@ -4,9 +4,9 @@
                                [--agentsview PATH] [--fast-resume PATH]
 
 Two sets. The titles that agents gave to the sessions of `corpus` and `genuine`; and, on the large corpus, its own
-`known-items.json` with those of `--items`: a list of {"query", "sessions", "kind"}. Neither titles nor summaries are
-in any index here: titles are taken out of our digests, `summary` records out of a copy of the logs. `--store` keeps
-the swept copy of the large corpus for the next run.
+`known-items.json` with those of `--items`: a list of {"query", "sessions", "kind"}, each also by the three rarest of
+its words. Neither titles nor summaries are in any index here: titles are taken out of our digests and sessions,
+`summary` records out of a copy of the logs. `--store` keeps the swept copy of the large corpus for the next run.
 
 Baselines on the same sessions: plain FTS5 over events (OR of the words, best event of a session), BM25 over whole
 sessions, our digests alone, agentsview and fast-resume where they are installed. Prints MRR and recall@5 by kind, with
@@ -21,6 +21,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -117,10 +118,11 @@ def _summaries_in(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def forget_titles(store: Store) -> None:
-    """Take titles out of the words digests are found by: they are the first line."""
+    """Take titles out of the sessions, and of the words digests are found by: they are the first line."""
     with store._memory.transaction() as connection:
         for number, text in list(connection.execute(TITLED)):
             connection.execute("UPDATE digest_text SET text = ? WHERE rowid = ?", (text.partition("\n")[2], number))
+        connection.execute("UPDATE sessions SET title = NULL")
 
 
 def ours(store: Store) -> Search:
@@ -302,6 +304,17 @@ def read_items(files: Sequence[Path]) -> list[Item]:
     return [Item(item["kind"], item["query"], frozenset(item["sessions"])) for item in told]
 
 
+def rarest(items: Sequence[Item], store: Store) -> list[Item]:
+    """The same items, asked for by the three rarest of their words, as somebody who remembers little types them."""
+    counts: Counter[str] = Counter()
+    words = {item: list(dict.fromkeys(re.findall(r"\w+", item.query.lower()))) for item in items}
+    for month in store.fulltext_search.frequencies({word for asked in words.values() for word in asked}).values():
+        counts.update(month)
+    few = {item: sorted(asked, key=lambda word: counts[word])[:3] for item, asked in words.items()}
+    asked_by = {item: " ".join(word for word in words[item] if word in few[item]) for item in items}
+    return [Item(f"{item.kind}, rarest", query, item.sessions) for item, query in asked_by.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     beside = Path(__file__).parent.parent.parent / "shared"
@@ -325,6 +338,7 @@ def main() -> None:
         memory = stack.enter_context(open_memory(kept / "store", homes))
         memory.sweep()
         items = read_items([options.shared / "corpus-large" / "known-items.json", *options.items])
+        items += rarest(items, memory._store)
         print("\nKnown items of the large corpus")
         measure(memory._store, items, homes, programs, folder / "av-large")
 

@@ -198,7 +198,9 @@ def _moment(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-@pytest.mark.parametrize("words", [["--outcome", "fail"], ["--repo", "nope"], ["--since", "today", "--before", "1d"]])
+@pytest.mark.parametrize(
+    "words", [["--outcome", "fail"], ["--repo", "nope"], ["--since", "2019-01-01", "--before", "2019-01-02"]]
+)
 def test_a_choice_that_nothing_fits_is_no_empty_store(tmp_path: Path, home: Home, words: list[str]) -> None:
     home.write("a", event("s1", 0, role="user"))
     sweep(tmp_path / "store", home).close()

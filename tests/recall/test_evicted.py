@@ -44,7 +44,10 @@ def test_a_session_with_all_the_words_comes_before_one_with_some(tmp_path: Path,
 
 def test_a_quoted_phrase_and_an_excluded_word_hold_for_digests_too(tmp_path: Path, home: Home) -> None:
     with evicted(tmp_path / "store", home, gone="the walrus eats herring") as memory:
-        assert memory.search('"walrus herring"') == []
+        home.write("held", event("held", 1, text="a walrus herring eats too"))
+        memory.sweep()
+
+        assert [hit.session_uid for hit in memory.search('"walrus herring"')] == ["scripted:held"]
         assert memory.search("walrus herring tonight -eats") == []
 
 

@@ -30,7 +30,7 @@ def cors(tmp_path: Path, home: Home) -> Memory:
     return sweep(tmp_path / "store", home)
 
 
-def test_of_a_short_query_sessions_with_all_words_come_first(cors: Memory) -> None:
+def test_the_only_session_with_all_words_of_a_short_query_comes_first(cors: Memory) -> None:
     with cors:
         first, *others = cors.search("fix CORS error")
 
@@ -39,7 +39,9 @@ def test_of_a_short_query_sessions_with_all_words_come_first(cors: Memory) -> No
     assert {hit.missing for hit in others} == {("CORS",)}
 
 
-def test_sessions_with_all_words_come_first_however_many_they_are(tmp_path: Path, home: Home) -> None:
+def test_a_session_that_is_about_three_words_comes_before_long_ones_that_have_them_somewhere(
+    tmp_path: Path, home: Home
+) -> None:
     for number in range(12):
         texts = ("the file", "an open door", "that source", "a walrus")
         scattered = [event(f"long{number}", place, ASSISTANT_MSG, text) for place, text in enumerate(texts, start=1)]
@@ -47,7 +49,16 @@ def test_sessions_with_all_words_come_first_however_many_they_are(tmp_path: Path
     home.write("walrus", event("walrus", 1, text="add a walrus file, with the source of the walrus"))
 
     with sweep(tmp_path / "store", home) as memory:
-        assert names(memory, "open source walrus file", limit=20)[12:] == ["walrus"]
+        assert names(memory, "open source walrus file", limit=20)[0] == "walrus"
+
+
+def test_a_session_whose_title_has_the_words_comes_first(tmp_path: Path, home: Home) -> None:
+    for name, title in (("a", "sort the tools"), ("b", "sort the penguin list")):
+        info = SessionInfo(name, title=title, title_rank=2)
+        home.write(name, info, event(name, 1, text="the penguin list needs its tools sorted"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "needs penguin sorted list") == ["b", "a"]
 
 
 def test_the_order_does_not_depend_on_the_limit(cors: Memory) -> None:

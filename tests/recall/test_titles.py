@@ -65,7 +65,10 @@ def test_what_is_written_as_one_word_is_found_where_its_words_stand_apart(tmp_pa
 
     with sweep(tmp_path / "store", home) as memory:
         assert memory.search("action-taking guidelines")[0].session_uid == "scripted:apart"
-        assert memory.search('"action taking"') == []
+        quoted = memory.answer('"action taking"')
+
+    assert [hit.session_uid for hit in quoted.hits] == ["scripted:apart"]
+    assert quoted.notes == ["No exact match for `action taking`; showing matches for its words"]
 
 
 def test_an_exact_thing_is_not_outranked_by_a_title_with_its_words(tmp_path: Path, home: Home) -> None:

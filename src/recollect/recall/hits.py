@@ -121,10 +121,11 @@ class Hits:
         first, last = self._ends_of(header)
         if header.evicted_ms is not None:  # what is held is how it went on
             first = self._digested_ends(header)[0] or first
-        if not matches and candidate.digest is not None:
-            matches = self._digest_matches(candidate.digest, patterns)
-            why = f"its digest has {'some of' if candidate.missing else 'all'} the words"
-            first = last = None
+        if candidate.digest is not None and not any(match.words for match in matches):
+            quoted = self._digest_matches(candidate.digest, patterns)
+            if not matches or quoted[0].snippet != header.title:  # which is shown anyway
+                matches, first, last = quoted, None, None
+                why = f"its digest has {'some of' if candidate.missing else 'all'} the words"
         missing = tuple(map(bare, candidate.missing))
         return hit_of(header, candidate.score, matches, why, first_request=first, ending=last, missing=missing)
 

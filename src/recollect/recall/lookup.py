@@ -138,7 +138,7 @@ class _Search:
     def _terms(self, query: Query) -> tuple[str, Terms | None]:
         """What to rank by, with the query as it was probably meant; None if it needs what no session has."""
         needs = [need for need in _split(query.needs) if any(self._index.tokens(phrase.text) for phrase in need)]
-        counted = [self._counted(need) for need in self._meaningful(needs)]
+        counted = [self._counted(need) for need in (needs if _is_bracketed(query) else self._meaningful(needs))]
         most = min(_MOST_CORRECTED, max(1, len(counted) // 2))
         is_typed = sum(not word.is_known for word in counted) <= most
         words: dict[tuple[Phrase, ...], Word] = {}
@@ -151,7 +151,7 @@ class _Search:
             words |= {other.choice: other for other in others}
             if not others:
                 unknown.append(word)
-            elif len(others) > 1:
+            elif len(others) > 1 or (word.is_required and not word.is_known):
                 self._notes.append(f"No exact match for `{word.text}`; showing matches for its words")
             elif not word.is_known:
                 meant = meant.replace(word.text, others[0].text)
@@ -205,11 +205,12 @@ class _Search:
         return counts
 
     def _apart(self, need: tuple[Phrase, ...]) -> list[Word]:
-        """The words of what was typed as one (`action-taking`), those that there are."""
+        """The words of what was typed as one (`action-taking`) or quoted, those that there are."""
         tokens = self._index.tokens(need[0].text)
-        if len(tokens) == 1 or not _is_plain(need):
+        if len(tokens) == 1 or len(need) > 1 or need[0].is_prefix:
             return []
-        return [word for token in meaningful(tokens) if (word := self._counted((Phrase(token),))).is_known]
+        kept = tokens if need[0].is_quoted and len(tokens) <= FEW_WORDS else meaningful(tokens)
+        return [word for token in kept if (word := self._counted((Phrase(token),))).is_known]
 
     def _parts(self, words: Sequence[Word]) -> list[Word]:
         """The words inside paths and the like: elsewhere they are apart."""
@@ -226,7 +227,8 @@ class _Search:
     def _sentence(self, query: Query) -> Word | None:
         """All of a query as one phrase, if some event has it: a pasted command or sentence."""
         is_cjk = not query.sentence.isascii() and re.search(CJK_RUN, query.sentence) is not None
-        if len(self._index.tokens(query.sentence)) < _LEAST_SENTENCE - is_cjk or not (is_cjk or len(query.needs) > 1):
+        least = _LEAST_SENTENCE - (is_cjk or _is_bracketed(query))
+        if len(self._index.tokens(query.sentence)) < least or not (is_cjk or len(query.needs) > 1):
             return None
         word = self._counted((Phrase(query.sentence),))
         return word if word.total else None
@@ -300,6 +302,12 @@ def _split(needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:
 
 def _is_plain(need: Sequence[Phrase]) -> bool:
     return len(need) == 1 and not (need[0].is_quoted or need[0].is_prefix)
+
+
+def _is_bracketed(query: Query) -> bool:
+    """Whether a few words were copied with the brackets around them, all of which count then."""
+    text = query.sentence.strip()
+    return text[:1] + text[-1:] in ("()", "[]", "{}") and len(query.needs) <= FEW_WORDS
 
 
 def _is_of_sessions(query: Query) -> bool:

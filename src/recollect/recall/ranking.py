@@ -2,9 +2,9 @@
 
 One query over all events and one over all digests, each the OR of the words, ranked by BM25; a word in what a person
 asked weighs more than one that a tool printed. A session scores as its best event and its best digest together. Above
-the score there are ranks: what is there as it was typed comes first, then, for a query of few words, what has all of
-them. Every figure here was chosen by `bench/known_item.py`; what it did not earn (further events of a session, coverage
-of the words, neighbouring words, BM25 over whole sessions, other forms of a word) is not here.
+the score there are ranks: what is there as it was typed comes first, then, for a query of two words, what has both.
+Every figure here was chosen by `bench/known_item.py`; what it did not earn (further events of a session, coverage of
+the words, neighbouring words, BM25 over whole sessions, other forms of a word) is not here.
 """
 
 import math
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.scope import Scope
+from recollect.recall.snippets import Pattern, folded, pattern_of
 from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
 from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
@@ -19,6 +20,8 @@ RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
 _EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
 _OF_REPO = 1.5  # a session of a repository that the query names
+_ALL_FIRST = 2  # words of a query for which sessions that have all of them come first
+_TITLE = 0.15  # the most that a title adds: all of the words, by how rare each is
 _RECENCY = 0.05  # the most that being new adds: enough to break a tie
 _RECENCY_MS = 90 * 86_400_000
 
@@ -48,9 +51,10 @@ class Ranking:
         self._add_events_of(candidates, complete - candidates.keys(), wanted, used)
         if terms.sentence is not None:
             self._add_verbatim(candidates, terms.sentence)
+        titled = self._title_words(terms.words)
         for uid, candidate in candidates.items():
             candidate.is_complete = uid in complete
-            self._settle(candidate, terms.words, having)
+            self._settle(candidate, terms.words, having, titled)
         required = [roots for word, roots in having if word.is_required]
         return [candidate for uid, candidate in candidates.items() if all(uid in roots for roots in required)]
 
@@ -146,10 +150,14 @@ class Ranking:
         return roots
 
     def _complete(self, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> set[str]:
-        """The sessions that come first for having all of a few words."""
+        """The sessions that come first for having all of a few words: of more than two, only one that is alone in that.
+
+        Long sessions have three words somewhere, whatever they are about.
+        """
         if len(words) > FEW_WORDS or not having:
             return set()
-        return set.intersection(*(roots for _, roots in having))
+        complete = set.intersection(*(roots for _, roots in having))
+        return complete if len(words) <= _ALL_FIRST or len(complete) == 1 else set()
 
     def _add_events_of(
         self, candidates: dict[str, Candidate], uids: set[str], wanted: Wanted, used: Sequence[Word]
@@ -172,12 +180,28 @@ class Ranking:
             candidate.is_verbatim = True
             candidate.events = [event, *(other for other in candidate.events if other.id != event.id)]
 
-    def _settle(self, candidate: Candidate, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> None:
+    def _title_words(self, words: Sequence[Word]) -> list[tuple[Pattern, float]]:
+        """What finds each word in a folded title, and its share of the query."""
+        everywhere = sum(self._months.values())
+        rarity = {word.choice: _rarity(word.total, everywhere) for word in words}
+        patterns = [(pattern_of(choice), share / sum(rarity.values())) for choice, share in rarity.items()]
+        return [(pattern, share) for pattern, share in patterns if pattern is not None]
+
+    def _settle(
+        self,
+        candidate: Candidate,
+        words: Sequence[Word],
+        having: Sequence[tuple[Word, set[str]]],
+        titled: Sequence[tuple[Pattern, float]],
+    ) -> None:
         uid = candidate.header.session_uid
         missing = [word for word, roots in having if uid not in roots]
         candidate.missing = tuple(word.text for word in missing)
         if any(candidate.header.is_of_repo(word.text) for word in words if word.is_repo):
             candidate.score *= _OF_REPO
+        if candidate.header.title:
+            title = folded(candidate.header.title)
+            candidate.score *= 1 + _TITLE * sum(share for pattern, share in titled if pattern.search(title))
 
 
 def _rarity(having: int, total: int) -> float:

@@ -9,7 +9,7 @@ from recollect.text import Columns
 
 _WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
 WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
-FEW_WORDS = 4  # up to so many, sessions that have all of them come first
+FEW_WORDS = 4  # up to so many, it is said of each session which of them it lacks
 COMMON_EVENTS = 20_000  # a word in more events is taken to be in every session
 
 
