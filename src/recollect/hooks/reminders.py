@@ -10,13 +10,14 @@ from recollect.hooks.event import HookEvent
 from recollect.hooks.fixes import find_fix
 from recollect.knowledge import error_in
 from recollect.recall import USER, Recalled, fenced, read_requests
+from recollect.text import CJK, spaced
 
 _MOST_BYTES = 3_000
 _READ_CHARS = 4_000
 _LEAST_WORDS = 5  # of both requests
 _LEAST_SHARED = 0.75  # of the words of both
 _LEAD = "Recollect: an earlier session here had nearly the same request; `get_session` reads it."
-_WORD = re.compile(r"[^\W_]{3,}")
+_WORD = re.compile(rf"[^\W_]{{3,}}|[{CJK}]{{2}}")
 
 
 def find_reminder(store_folder: str, event: HookEvent) -> tuple[str, str, str]:
@@ -49,4 +50,4 @@ def _is_same(words: list[str], others: list[str]) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    return list(dict.fromkeys(_WORD.findall(text[:_READ_CHARS].lower())))
+    return list(dict.fromkeys(_WORD.findall(spaced(text[:_READ_CHARS]).lower())))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from recollect.distill import word_set
+from recollect.text import CJK_RUN, spaced
 
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 _COMMON = word_set(
@@ -12,15 +13,30 @@ _COMMON = word_set(
     "have has had there here about into out over issue problem error bug fix fixed fixing get got make made use used "
     "using last time session changes change thing things again before after"
 )
+# What only holds a Chinese or Japanese question together, and the particles between two of its words.
+_CJK_COMMON = re.compile(
+    r"为什么|為什麼|为何|怎么(?:样|办)?|怎麼|怎样|如何|什么|什麼|哪(?:一?[种个些里]|裡)|是否|要不要|还是|還是|我们|我們|关于|[的了吗呢呀吧啊]"
+    r"|なぜ|どう(?:して|やって)?|どの|どれ|何故|について|(?:する|した|している)?(?:方法|理由)|ください|です(?:か)?|ます(?:か)?"
+    r"|(?<![ぁ-ゖ])[のをはがにでとへも](?![ぁ-ゖ])|왜|어떻게|무엇"
+)
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ers", "ed", "er", "es", "s", "e")
 _STEM_CHARS = 4
 _APART, _LEAST_JOINED = re.compile(r"[ _-]"), 6
 
 
 def topic_words(text: str) -> list[str]:
-    """The words that say what a question is about; all of its words if every one is common."""
+    """The words that say what a question is about, CJK as it is indexed; all of its words if every one is common."""
+    if not text.isascii():
+        text = _spaced(_CJK_COMMON.sub(" ", text)) or _spaced(text)
     words = [word.strip("'’-").lower() for word in _WORD.findall(text)]
     return [word for word in dict.fromkeys(words) if word and word not in _COMMON] or list(dict.fromkeys(words))
+
+
+def _spaced(text: str) -> str:
+    """CJK as it is indexed, without letters that stand by themselves unless there is nothing else."""
+    words = spaced(text).split()
+    longer = [word for word in words if len(word) > 1 or not re.fullmatch(CJK_RUN, word)]
+    return " ".join(longer or words)
 
 
 def fulltext_query(words: Iterable[str]) -> str:
@@ -30,7 +46,7 @@ def fulltext_query(words: Iterable[str]) -> str:
 
 def relevance(words: list[str], text: str) -> float:
     """The share of the words that a text has, in whatever form, or apart (`roll back` for `rollback`)."""
-    asked, lowered = [stem(word) for word in words], text.lower()
+    asked, lowered = [stem(word) for word in words], (text if text.isascii() else spaced(text)).lower()
     # Only a word that begins with a stem can have it, and most texts have few of them.
     begun = tuple(word for word in asked if word in lowered)
     stems = {stem(word) for word in _WORD.findall(lowered) if word.startswith(begun)} if begun else set()

@@ -15,7 +15,7 @@ from recollect.recall.lookup import Options, search
 from recollect.recall.snippets import Texts, folded
 from recollect.recall.words import meaningful
 from recollect.store import EventHeader, Store
-from recollect.text import cut_short
+from recollect.text import CJK, cut_short, spaced
 
 _BY_USER = (USER_MSG, DECISION, HUMAN_INTERVENTION)
 _BY_AGENT = (ASSISTANT_MSG, COMPLETION)
@@ -62,7 +62,9 @@ def find_discussions(
     kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
     words = _WORD.findall(topic)[:_MOST_WORDS]
     query = " ".join([*words, *(f"kind:{kind}" for kind in kinds)])
-    asked = set(map(_letters, meaningful(list(map(folded, words)))))
+    # Of a run of CJK letters the index has the pairs; the last letter by itself says nothing.
+    parts = [part for part in spaced(folded(" ".join(words))).split() if not re.fullmatch(f"[{CJK}]", part)]
+    asked = set(map(_letters, meaningful(parts or words)))
     if not asked:
         return []
     least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(asked)

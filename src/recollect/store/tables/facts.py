@@ -17,6 +17,7 @@ from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table
+from recollect.text import spaced
 
 # `fact_uid` is made of the rule, the predicate and the first event cited: the same whenever it is derived again.
 # `since_ms` is when it began to be true. What ended it follows from other facts and is not stored.
@@ -228,10 +229,10 @@ def put_facts(connection: apsw.Connection, facts: Iterable[tuple[int, Sequence[F
 def put_fact_words(connection: apsw.Connection, digests: Iterable[int]) -> None:
     """Index what is stored of these digests' facts, the sealed ones included."""
     digests = list(digests)
+    said = "SELECT group_concat(concat_ws(char(10), text, subject, details ->> 'reason'), char(10)) FROM facts"
+    texts = [(digest, connection.execute(f"{said} WHERE digest = ?", (digest,)).get) for digest in digests]
     connection.executemany(
-        "INSERT INTO fact_text (rowid, text) SELECT digest, group_concat(text || char(10) || subject, char(10))"
-        " FROM facts WHERE digest = ? GROUP BY digest",
-        [(digest,) for digest in digests],
+        "INSERT INTO fact_text (rowid, text) VALUES (?, ?)", [(digest, spaced(text)) for digest, text in texts if text]
     )
     connection.executemany(
         "INSERT INTO error_lines (digest, line, error) SELECT DISTINCT f.digest, l.value, f.subject"
