@@ -1,17 +1,17 @@
 """What the hooks would have said: the second half of a home, replayed against a memory of the first half.
 
-    python bench/replay.py claude=~/.claude [--at 2026-02-01 | --share 0.5] [--json FILE] [--work FOLDER] [--all]
+    python bench/replay.py claude=~/.claude [--at 2026-02-01 | --share 0.5] [--growing] [--json FILE] [--all]
 
 A home is split at a moment. Sessions that ended before it are copied into a home of their own and swept; those that
 began after it are replayed: their start, first prompt, failed calls, edits and compactions go through the function that
 the hook command calls, at the time they really happened. A session over the split is in neither half. Every line that
 was said is listed with what set it off and what the session did next, for a reader to judge. Prompt reminders are
-switched on; `--defaults` leaves the switches alone. `--all` also lists the events that got no answer.
+switched on; `--defaults` leaves the switches alone. With `--growing`, later sessions join the memory as they end, as
+they do on a user's machine; `--growing --share 0` replays the whole home. `--all` also lists events without an answer.
 """
 
 import argparse
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -57,54 +57,97 @@ class Said:
     then: tuple[str, ...]
 
 
-def replay(roots: Sequence[str], work: Path, split_ms: int | None, share: float, *, is_default: bool) -> list[Said]:
+@dataclass(frozen=True)
+class Split:
+    """Where to split a home, and how to replay its second half."""
+
+    at_ms: int | None = None
+    share: float = 0.5
+    is_growing: bool = False
+    is_default: bool = False  # the switches of hooks
+
+
+def replay(roots: Sequence[str], work: Path, how: Split) -> list[Said]:
     """Every line that the hooks say in the second half of these homes, and an empty one where they say nothing."""
     with open_memory(work / "whole", roots) as whole:
         whole.sweep()
-        known = [session for session in whole.sessions(roots_only=True) if session.started_at and session.ended_at]
-        split_ms = split_ms or _split(known, share)
-        # What a session's sub-agents did ends with it; a file of several sessions is in the first half if all are.
-        over = {session.root_session_uid for session in whole.sessions() if not _is_before(session, split_ms)}
-        later = {
-            source.path
-            for session in whole.sessions()
-            for source in session.sources
-            if session.root_session_uid in over
-        }
-        earlier = [s for s in known if s.session_uid not in over and s.session_class != "prompts-only"]
-        second = [s for s in known if as_ms(s.started_at or "") >= split_ms and s.session_class != "prompts-only"]
-        print(f"split at {rfc3339(split_ms)}: {len(earlier)} sessions before, {len(second)} after, ", end="")
-        print(f"{len(known) - len(earlier) - len(second)} over it or known by prompts only")
-        halves = [_copied(root, work / "first", later) for root in roots]
-        store = work / "store"
-        _now(split_ms)
-        with open_memory(store, halves) as memory:
-            memory.sweep()
-        if not is_default:
-            (store / "hooks.json").write_text(json.dumps(SWITCHES))
-        second.sort(key=lambda session: session.started_at or "")
-        return [said for session in second for said in _session(whole, session, store)]
+        sessions = [session for session in whole.sessions() if session.started_at and session.ended_at]
+        ends = _ends(sessions)
+        known = [s for s in sessions if s.session_uid in ends and s.session_class != "prompts-only"]
+        split_ms = how.at_ms or _split(list(ends.values()), how.share)
+        second = sorted((s for s in known if _started_ms(s) >= split_ms), key=_started_ms)
+        earlier = sum(ends[s.session_uid] < split_ms for s in known)
+        over = len(known) - earlier - len(second)
+        print(f"split at {rfc3339(split_ms)}: {earlier} sessions before, {len(second)} after, {over} over it")
+        first = _Half(sessions, ends, roots, work, {} if how.is_default else SWITCHES)
+        first.sweep(split_ms)
+        said: list[Said] = []
+        for session in second:
+            if how.is_growing:
+                first.sweep(_started_ms(session))
+            said += _session(whole, session, first.store)
+        return said
 
 
-def _split(sessions: Sequence[Session], share: float) -> int:
-    ended = sorted(as_ms(session.ended_at or "") for session in sessions)
-    return ended[int(share * (len(ended) - 1))] + 1
+def _started_ms(session: Session) -> int:
+    return as_ms(session.started_at or "")
 
 
-def _is_before(session: Session, split_ms: int) -> bool:
-    return session.ended_at is not None and as_ms(session.ended_at) < split_ms
+def _ends(sessions: Sequence[Session]) -> dict[str, int]:
+    """When each session ended with its sub-agents."""
+    ends: dict[str, int] = {}
+    for session in sessions:
+        root, ended_ms = session.root_session_uid, as_ms(session.ended_at or "")
+        ends[root] = max(ended_ms, ends.get(root, ended_ms))
+    return ends
 
 
-def _copied(root: str, folder: Path, later: set[str]) -> str:
-    """The same root below a folder, with the files that hold nothing of the second half."""
-    agent, _, path = root.partition("=")
-    home = Path(path).expanduser().resolve()
-    target = folder / home.as_posix().strip("/")
-    for source in (file for file in home.rglob("*") if file.is_file() and str(file) not in later):
-        if source.suffix in (".jsonl", ".json"):
-            (target / source.relative_to(home)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target / source.relative_to(home))
-    return f"{agent}={target}"
+def _split(ends: Sequence[int], share: float) -> int:
+    return sorted(ends)[round(share * (len(ends) - 1))] + 1 if share else 1
+
+
+class _Half:
+    """A memory of the sessions that ended before a moment."""
+
+    def __init__(
+        self,
+        sessions: Sequence[Session],
+        ends: dict[str, int],
+        roots: Sequence[str],
+        work: Path,
+        switches: dict[str, bool],
+    ) -> None:
+        self.store = work / "store"
+        self._switches = switches
+        self._roots = roots
+        self._folder = work / "first"
+        # A file with several sessions can be read once all of them have ended.
+        self._files: dict[str, int] = {}
+        for session in sessions:
+            for source in session.sources:
+                ended_ms = ends.get(session.root_session_uid, 1 << 60)
+                self._files[source.path] = max(ended_ms, self._files.get(source.path, 0))
+
+    def sweep(self, moment_ms: int) -> None:
+        """Read what ended before this moment, at this moment."""
+        ready = [path for path, ended_ms in self._files.items() if ended_ms < moment_ms]
+        for path in map(Path, ready):
+            del self._files[str(path)]
+            target = self._folder / path.as_posix().strip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(path, target) if path.is_dir() else shutil.copy2(path, target)
+        if ready or not self.store.exists():
+            _now(moment_ms)
+            with open_memory(self.store, [self._root(root) for root in self._roots]) as memory:
+                memory.sweep()
+            if self._switches:  # a sweep passes on those of the settings
+                (self.store / "hooks.json").write_text(json.dumps(self._switches))
+
+    def _root(self, root: str) -> str:
+        agent, _, path = root.partition("=")
+        folder = self._folder / Path(path).expanduser().resolve().as_posix().strip("/")
+        folder.mkdir(parents=True, exist_ok=True)
+        return f"{agent}={folder}"
 
 
 def _now(ms: int) -> None:
@@ -218,6 +261,7 @@ def main() -> None:
     parser.add_argument("roots", nargs="+", metavar="AGENT=PATH")
     parser.add_argument("--at", help="the moment of the split; by default the one before which half of them ended")
     parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--growing", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--work", type=Path, help="an empty folder to keep both stores in")
     parser.add_argument("--defaults", action="store_true")
@@ -225,9 +269,8 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = asked.work or Path(folder)
-        os.environ.pop("RECOLLECT_GROUP", None)
-        split_ms = moment_ms("--at", asked.at)
-        said = replay(asked.roots, work, split_ms, asked.share, is_default=asked.defaults)
+        how = Split(moment_ms("--at", asked.at), asked.share, asked.growing, asked.defaults)
+        said = replay(asked.roots, work, how)
     shown = [one for one in said if asked.all or one.kind != "silent"]
     show(shown)
     print(f"silent       {sum(one.kind == 'silent' for one in said):>5} events")
