@@ -4,8 +4,8 @@
                                [--agentsview PATH] [--fast-resume PATH]
 
 Two sets. The titles that agents gave to the sessions of `corpus` and `genuine`; and, on the large corpus, its own
-`known-items.json` with those of `--items`: a list of {"query", "sessions", "kind"}. Neither titles nor summaries are
-in any index here: titles are taken out of our digests, `summary` records out of a copy of the logs. `--store` keeps
+`known-items.json` with those of `--items`: a list of {"query", "sessions", "kind"}. Those are asked a second time by
+their three rarest words, as somebody would who remembers no more. Neither titles nor summaries are in any index here: titles are taken out of our digests, `summary` records out of a copy of the logs. `--store` keeps
 the swept copy of the large corpus for the next run.
 
 Baselines on the same sessions: plain FTS5 over events (OR of the words, best event of a session), BM25 over whole
@@ -37,6 +37,7 @@ from recollect.store import Store
 
 LIMIT = 20
 RESAMPLES = 2000
+RAREST = 3
 HOMES = {"claude": ".claude", "codex": ".codex", "grok": ".grok"}
 NO_SUMMARY = "Invalid API key"  # what the agent wrote where it could not make one
 LEAF = "SELECT DISTINCT stream FROM events WHERE native_id = ? AND copy_of IS NULL"
@@ -302,6 +303,22 @@ def read_items(files: Sequence[Path]) -> list[Item]:
     return [Item(item["kind"], item["query"], frozenset(item["sessions"])) for item in told]
 
 
+def rarest(items: Sequence[Item], texts: Sequence[tuple[str, str]]) -> list[Item]:
+    """The same items by the words of theirs that the fewest sessions have, in their order; long queries only."""
+    sessions: dict[str, set[str]] = {}
+    for session, text in texts:
+        for word in set(re.findall(r"\w+", text.lower())):
+            sessions.setdefault(word, set()).add(session)
+    shorter = []
+    for item in items:
+        words = dict.fromkeys(word for word in re.findall(r"\w+", item.query) if word.lower() in sessions)
+        rare = sorted(words, key=lambda word: len(sessions[word.lower()]))[:RAREST]
+        if len(words) > RAREST:
+            query = " ".join(word for word in words if word in rare)
+            shorter.append(Item(f"{item.kind}, rarest", query, item.sessions))
+    return shorter
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     beside = Path(__file__).parent.parent.parent / "shared"
@@ -325,6 +342,7 @@ def main() -> None:
         memory = stack.enter_context(open_memory(kept / "store", homes))
         memory.sweep()
         items = read_items([options.shared / "corpus-large" / "known-items.json", *options.items])
+        items += rarest(items, documents(memory._store))
         print("\nKnown items of the large corpus")
         measure(memory._store, items, homes, programs, folder / "av-large")
 
