@@ -5,8 +5,9 @@
 
 Two sets. The titles that agents gave to the sessions of `corpus` and `genuine`; and, on the large corpus, its own
 `known-items.json` with those of `--items`: a list of {"query", "sessions", "kind"}. Those are asked a second time by
-their three rarest words, as somebody would who remembers no more. Neither titles nor summaries are in any index here: titles are taken out of our digests, `summary` records out of a copy of the logs. `--store` keeps
-the swept copy of the large corpus for the next run.
+their three rarest words, as somebody would who remembers no more. Neither titles nor summaries are in any index here:
+titles are taken out of our digests, `summary` records out of a copy of the logs. `--store` keeps the swept copy of the
+large corpus for the next run.
 
 Baselines on the same sessions: plain FTS5 over events (OR of the words, best event of a session), BM25 over whole
 sessions, our digests alone, agentsview and fast-resume where they are installed. Prints MRR and recall@5 by kind, with
