@@ -22,15 +22,14 @@ from recollect.knowledge import (
     FIXED_BY,
     LEAST_CONFIDENCE,
     PREFERS,
+    STANDING,
     Fact,
     Fix,
     find_decisions,
     fix_lines,
     fixes_of,
     fixes_showing,
-    is_clear,
     is_literal,
-    is_standing,
 )
 from recollect.recall import (
     HOOK_DEFAULTS,
@@ -84,22 +83,28 @@ def renew_brief(store: Store, repo: str) -> None:
             renew_briefs(store, [repo], partial(_decided, store))
 
 
+_SAID_BY_USER = ("answer", "plan", "pick", "remember")
+
+
 def _decided(store: Store, repo: str) -> list[str]:
-    """What holds in a repository, in the user's words or promoted by the user: what the user pinned first, then what
-    the user had remembered, then standing wishes ("always …"), the newest first."""
+    """What holds in a repository, each with who said so and when: what the user pinned or had remembered first, then
+    chosen answers, approved plans and picks, then standing rules, the newest first."""
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-    facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
-    facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, not is_standing(fact.object)))
-    return list(dict.fromkeys(text for fact in facts if (text := _brief_text(fact))))
+    facts = [fact for fact in find_decisions(store, sessions, [repo], now_ms(), with_weak=False) if _is_told(fact)]
+    facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, fact.predicate == PREFERS))
+    return list(dict.fromkeys(map(_told, facts)))
 
 
-def _brief_text(fact: Fact) -> str | None:
-    """What a brief may say of a decision: an agent that begins must not read what another agent made up."""
-    if fact.verdict in (PINNED, PROMOTED):
-        return fact.text
-    is_note = fact.session_uid is None
-    is_clear_wish = fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE and is_clear(fact.object)
-    return fact.object if fact.by == "user" and (is_note or is_clear_wish) else None
+def _is_told(fact: Fact) -> bool:
+    """Whether an agent that begins may read it unasked: the user said or chose it, and it is meant to last."""
+    if fact.verdict in (PINNED, PROMOTED) or fact.session_uid is None:
+        return fact.by == "user" or fact.verdict is not None
+    return fact.method in _SAID_BY_USER or (fact.predicate == PREFERS and fact.confidence >= STANDING)
+
+
+def _told(fact: Fact) -> str:
+    said = {"answer": "you chose", "pick": "you picked", "plan": "you approved"}.get(fact.method, "you said")
+    return f"{(fact.valid_at or fact.recorded_at)[:10]}, {said}: {fact.text}"
 
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from recollect import analysis, api, recall, sessions, store
+from recollect import analysis, api, knowledge, recall, sessions, store
 from recollect.config import current_sessions
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
@@ -208,7 +208,21 @@ class Reading:
         """
         left_out = current_sessions() if exclude is None else exclude
         options = recall.Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
-        return recall.search(self._store, query, options, progress=partial(progress, "searching"))
+        answer = recall.search(self._store, query, options, progress=partial(progress, "searching"))
+        return answer._replace(hits=self._amended(query, answer.hits)) if query and mode == "words" else answer
+
+    def _amended(self, query: str, hits: list[SessionHit]) -> list[SessionHit]:
+        """The hits, with what holds now before what it took the place of."""
+        if not self._store.facts.has_kind(knowledge.AMENDMENT):  # as mostly: the rules take a while to load
+            return hits
+        amended = knowledge.find_amended(self._store, query, {hit.repo for hit in hits if hit.repo})
+        newer = {
+            uid: recall.Amendment(fact.session_uid, fact.evidence[0].event_uid, fact.text, fact.until_then or "")
+            for uid, fact in amended.items()
+            if fact.session_uid
+        }
+        headers = self._store.session_headers.named({amendment.session_uid for amendment in newer.values()})
+        return recall.with_amendments(hits, newer, headers)
 
     def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
         """The sessions active last, each with its last request; the one this process runs in is left out."""

@@ -10,14 +10,13 @@ VERSION = 10  # of the rules: what another one derived is derived again
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.knowledge.asking import audit, find_decisions, find_facts, find_reasons, fixed_by
-    from recollect.knowledge.demands import is_clear, is_standing
+    from recollect.knowledge.asking import audit, find_amended, find_decisions, find_facts, find_reasons, fixed_by
     from recollect.knowledge.drawing import DOCUMENTS, Link, draw
     from recollect.knowledge.facts import Material
     from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, fixes_showing, with_changed_files
     from recollect.knowledge.graph import find_graph
     from recollect.knowledge.notes import make_note, parse_notes
-    from recollect.knowledge.predicates import FIXED_BY, LEAST_CONFIDENCE, PREFERS
+    from recollect.knowledge.predicates import AMENDMENT, FIXED_BY, LEAST_CONFIDENCE, PREFERS, STANDING
     from recollect.knowledge.records import (
         Audit,
         Evidence,

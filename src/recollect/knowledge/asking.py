@@ -1,12 +1,14 @@
 """Questions about what is known: decisions, what a topic is about, everything on an entity, and how sound it all is."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 from time import monotonic
 
 from recollect.clock import rfc3339
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
 from recollect.knowledge.predicates import (
+    AMENDMENT,
     CAUSED_BY,
     CONFLICTS_WITH,
     DECIDED,
@@ -20,7 +22,7 @@ from recollect.knowledge.predicates import (
 )
 from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
-from recollect.knowledge.topics import fulltext_query, relevance, topic_words
+from recollect.knowledge.topics import fulltext_query, relevance, stem, topic_words
 from recollect.sessions import changed_since
 from recollect.store import HeaderFilter, Store, StoredFact
 from recollect.text import evidence
@@ -82,14 +84,47 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
     if not words:
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
-    known = [fact_of(fact) for fact in stored if fact.rule != CLAIM]
-    facts = timeline([*known, *notes_as_facts(store, repos)])
-    scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in facts]
+    amendments = store.facts.select((DECIDED,), sessions, kind=AMENDMENT)  # in whatever words
+    known = {fact.fact_uid: fact_of(fact) for fact in (*stored, *amendments) if fact.rule != CLAIM}
+    facts = {fact.fact_uid: fact for fact in timeline([*known.values(), *notes_as_facts(store, repos)])}
+    scored: dict[str, tuple[float, Fact]] = {}
+    for fact in facts.values():
+        score, current = relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), _current(fact, facts)
+        scored[current.fact_uid] = max(
+            scored.get(current.fact_uid, (0.0, current)), (score, current), key=itemgetter(0)
+        )
     least = min(_RELEVANT, max(_LEAST_RELEVANT, _LEAST_WORDS / len(words)))
-    best = [(score, fact) for score, fact in scored if score >= least]
+    best = [(score, fact) for score, fact in scored.values() if score >= least]
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
     matching = sum(score >= _RELEVANT for score, _ in best)
     return [fact for _, fact in best[: matching or 1]]
+
+
+def _current(fact: Fact, facts: Mapping[str, Fact]) -> Fact:
+    """What holds now instead of a fact."""
+    while newer := facts.get(fact.superseded_by or ""):
+        fact = newer
+    return fact
+
+
+def find_amended(store: Store, query: str, repos: Collection[str]) -> dict[str, Fact]:
+    """Sessions in these repositories whose decisions on what a query asks were amended later: by what, each."""
+    criteria = HeaderFilter(chosen=(("repo", tuple(repos)),))
+    if not repos:
+        return {}
+    asked = set(map(stem, topic_words(query)))
+    facts = {fact.fact_uid: fact for fact in timeline(map(fact_of, store.facts.select(DECISIONS, criteria)))}
+    holding = {fact.session_uid for fact in facts.values() if fact.superseded_by is None and fact.method not in WEAK}
+    amended = {}
+    for fact in facts.values():
+        newer = facts.get(fact.superseded_by or "")
+        if fact.session_uid is None or newer is None or newer.subject_kind != AMENDMENT:
+            continue
+        said = set(map(stem, topic_words(f"{fact.text} {newer.text}")))
+        # Where all that a session decided was amended, whatever finds it is about that.
+        if fact.session_uid not in holding or len(asked & said) >= min(_LEAST_WORDS, len(asked)):
+            amended[fact.session_uid] = _current(newer, facts)
+    return amended
 
 
 def _weight(fact: Fact) -> float:

@@ -12,13 +12,14 @@ from typing import Any
 from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened
-from recollect.knowledge.demands import NO_STEP, asks_change, demands, reason_in
+from recollect.knowledge.demands import asks_change, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Finding, Material, decided
 from recollect.knowledge.picks import GOES_ON, agreements, picks
 from recollect.knowledge.predicates import PREFERS
 from recollect.knowledge.proposals import SENTENCE_CHARS, without_code
 from recollect.knowledge.runs import Change, file_changes, inside
+from recollect.knowledge.settlements import settlements
 from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import Step
 
@@ -44,6 +45,8 @@ _DOES = re.compile(
     re.I,
 )
 _TESTS = re.compile(r"(?:add|write|update|create) (?:[\w`-]+ ){0,4}tests?\b", re.I)
+# Before a verb: not that of a step, which says nothing of how things should be.
+_STEP = r"(?:check|look|see|review|run|test|commit|push|continue|start|read|fix|find|try|do|go)\b"
 # How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
 _DIRECTS = re.compile(
     r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
@@ -57,12 +60,15 @@ _DIRECTS = re.compile(
 )
 _DIRECTS_ANYWHERE = re.compile(
     r"\b(?:should(?:n't| not)?(?! (?:have|we|i|all))|must(?:n't| not)?|instead|we want|we don'?t need|i want"
-    rf"|i don'?t want|let'?s (?:just |not )?{NO_STEP}\w+)\b",
+    rf"|i don'?t want|let'?s (?:just |not )?(?!{_STEP})\w+)\b",
     re.IGNORECASE,
 )
-_PROPOSES = re.compile(rf"\blet'?s (?:just |not )?{NO_STEP}\w+|\binstead\b|^why not \w+ing\b|\bnever\b", re.IGNORECASE)
+_PROPOSES = re.compile(
+    rf"\blet'?s (?:just |not )?(?!{_STEP})\w+|\binstead\b|^why not \w+ing\b|\bnever\b",
+    re.IGNORECASE,
+)
 # A step for now, which says nothing of how things should be.
-_ORDERS_STEP = re.compile(rf"^(?:(?:ok|no|please|just)[, ]+)+(?!{NO_STEP})|\b(?:don'?t|not) worry\b")
+_ORDERS_STEP = re.compile(rf"^(?:(?:ok|no|please|just)[, ]+)+{_STEP}|\b(?:don'?t|not) worry\b")
 _CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
@@ -90,7 +96,8 @@ def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Chang
         yield from _refusals(material)
         yield from picks(material, turns)
         yield from agreements(material, turns, changes)
-        yield from demands(material, turns, changes)
+        yield from demands(material, turns)
+        yield from settlements(material, turns)
     yield from _commits(material)
     yield from _rules(material)
     yield from _candidates(material)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from recollect.distill import one_line, sentences, shortened, words
-from recollect.knowledge.demands import WISH_CHARS
+from recollect.knowledge.demands import MESSAGE_CHARS
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Finding, Material, decided
 from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in, says_what, without_code
@@ -72,7 +72,7 @@ def picks(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         said, offered = material.text(request).strip(), material.text(answer)
         is_agreed = _AGREES.fullmatch(said) is not None
         naming = proposal_in(offered)[0] if is_agreed else said
-        naming = naming[:SENTENCE_CHARS] if len(said) <= WISH_CHARS else ""
+        naming = naming[:SENTENCE_CHARS] if len(said) <= MESSAGE_CHARS else ""
         picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
         if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
             continue

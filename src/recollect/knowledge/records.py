@@ -65,9 +65,10 @@ class Fix:
 class Fact:
     """Something that sessions, or the user, taught.
 
-    It is valid from `valid_at` to `invalid_at`, when the fact `superseded_by` replaced it; `recorded_at` is when it was
-    learned. `by` says who decided it: `user`, `agent`, `commit` or `file`. `session_uid` and its `title` are None for
-    what a user had remembered. `verdict` is what the user said of it: `promoted`, `pinned` or `rejected`.
+    It is valid from `valid_at` to `invalid_at`, when the fact `superseded_by` replaced it; `until_then` is what it
+    replaced itself. `recorded_at` is when it was learned. `by` says who decided it: `user`, `agent`, `commit` or
+    `file`. `session_uid` and its `title` are None for what a user had remembered. `verdict` is what the user said of
+    it: `promoted`, `pinned` or `rejected`.
     """
 
     fact_uid: str
@@ -93,6 +94,7 @@ class Fact:
     reason: str | None
     verdict: str | None
     evidence: tuple[Evidence, ...]
+    until_then: str | None = None
 
     valid = AsDatetime("valid_at")
     invalid = AsDatetime("invalid_at")

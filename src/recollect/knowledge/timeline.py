@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from recollect.clock import rfc3339
-from recollect.knowledge.predicates import DECIDED, HAS_VALUE, PREFERS, SURE, judged
+from recollect.knowledge.predicates import AMENDMENT, DECIDED, HAS_VALUE, PREFERS, SURE, judged
 from recollect.knowledge.records import Evidence, Fact
 from recollect.knowledge.topics import stem, topic_words
 from recollect.store import Note, StoredFact
@@ -19,6 +19,8 @@ REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself
 _RECORDED_SURE = 0.7
 _LEAST_OPTIONS = 2
+_WRITTEN = ("commit", "rule_file", "claim", "candidate")  # rules that find no words of a talk
+_LEAST_SHARED, _LEAST_ENDED = 3, 1  # words of an amendment and of the session, and of each decision, that it is about
 _YES_OR_NO = re.compile(r"(?:yes|no|ok(?:ay)?|skip|continue|proceed|cancel|all|none|both)\b")
 
 
@@ -86,16 +88,45 @@ def timeline(facts: Iterable[Fact]) -> list[Fact]:
     ordered = sorted(facts, key=lambda fact: (fact.valid_at or "", fact.fact_uid))
     ends: dict[str, Fact] = {}
     last: dict[Hashable, list[Fact]] = defaultdict(list)
-    for fact in ordered:
+    for place, fact in enumerate(ordered):
+        for amended in _amended(fact, ordered[:place]) if fact.subject_kind == AMENDMENT else ():
+            ends.setdefault(amended.fact_uid, fact)
         for matter in _matters(fact):
             for earlier in last[matter]:
-                if _value(earlier) != _value(fact):
+                if earlier.object.casefold() != fact.object.casefold():
                     ends.setdefault(earlier.fact_uid, fact)
-            last[matter] = [other for other in last[matter] if _value(other) == _value(fact)] + [fact]
-    return [
-        replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid) if (end := ends.get(fact.fact_uid)) else fact
-        for fact in ordered
-    ]
+            last[matter] = [other for other in last[matter] if other.object == fact.object] + [fact]
+        if fact.predicate == PREFERS and fact.choice:
+            repo = fact.repo or ""
+            for chosen in (chosen for name in fact.alternatives for chosen in last[repo, _name(name)]):
+                ends.setdefault(chosen.fact_uid, fact)
+            last[repo, _name(fact.choice)].append(fact)
+    replaced = {ends[fact.fact_uid].fact_uid: fact.text for fact in ordered if fact.fact_uid in ends}
+    return [_placed(fact, ends.get(fact.fact_uid), replaced.get(fact.fact_uid)) for fact in ordered]
+
+
+def _placed(fact: Fact, end: Fact | None, until_then: str | None) -> Fact:
+    if end is not None:
+        fact = replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
+    return replace(fact, until_then=until_then) if until_then else fact
+
+
+def _amended(fact: Fact, earlier: Sequence[Fact]) -> list[Fact]:
+    """What an amendment takes the place of: decisions of the one earlier session that has most of its words."""
+    words = _stems(fact)
+    sharing: dict[str, list[tuple[int, Fact]]] = defaultdict(list)
+    for other in earlier:
+        is_said = other.predicate in (DECIDED, PREFERS) and other.method not in _WRITTEN
+        if is_said and other.repo == fact.repo and other.session_uid and other.session_uid != fact.session_uid:
+            sharing[other.session_uid].append((len(words & _stems(other)), other))
+    best = max(sharing.values(), key=lambda facts: max(shared for shared, _ in facts), default=[])
+    if max((shared for shared, _ in best), default=0) < _LEAST_SHARED:
+        return []
+    return [other for shared, other in best if shared >= _LEAST_ENDED]
+
+
+def _stems(fact: Fact) -> set[str]:
+    return set(map(stem, topic_words(fact.text)))
 
 
 def _matters(fact: Fact) -> list[Hashable]:
@@ -105,8 +136,6 @@ def _matters(fact: Fact) -> list[Hashable]:
         return [(RECORDED, repo, fact.subject.casefold())]
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
         return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
-    if fact.predicate == PREFERS and fact.choice and fact.alternatives:
-        return [("instead", repo, frozenset((_name(fact.choice), _name(fact.alternatives[0]))))]
     return []
 
 
@@ -116,11 +145,6 @@ def _same_options(fact: Fact, repo: str) -> list[Hashable]:
     if fact.method != "answer" or len(options) < _LEAST_OPTIONS or any(map(_YES_OR_NO.match, options)):
         return []
     return [("options", repo, options, stem(word)) for word in topic_words(fact.subject)]
-
-
-def _value(fact: Fact) -> str:
-    """What a fact says of its matter."""
-    return _name(fact.choice) if fact.predicate == PREFERS and fact.choice else fact.object.casefold()
 
 
 def _name(text: str) -> str:

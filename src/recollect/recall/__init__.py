@@ -8,7 +8,7 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 if TYPE_CHECKING:
-    from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.answers import Amendment, Glimpse, Match, SearchAnswer, SessionHit, with_amendments
     from recollect.recall.brief import renew_briefs, write_briefs
     from recollect.recall.diffs import EditDiff, SessionDiff, patch_of, session_diff
     from recollect.recall.discussions import Discussion, find_discussions

@@ -145,10 +145,13 @@ class FactTable:
         predicates: Sequence[str] = (),
         sessions: HeaderFilter = ANY_SESSION,
         *,
+        kind: str | None = None,
         words: str | None = None,
         with_rejected: bool = False,
     ) -> list[StoredFact]:
         """Facts of these predicates, of sessions that match, the oldest first. `words` is a full-text query.
+
+        `kind` is that of their subjects.
 
         The times of `sessions` are those of the facts.
         """
@@ -162,10 +165,17 @@ class FactTable:
         if predicates:
             tests.append(f"f.predicate IN ({', '.join('?' * len(predicates))})")
             bindings += predicates
+        if kind is not None:
+            tests.append("f.subject_kind = ?")
+            bindings.append(kind)
         if words is not None:
             tests.append("f.digest IN (SELECT rowid FROM fact_text WHERE fact_text MATCH ?)")
             bindings.append(words)
         return self._facts(f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
+
+    def has_kind(self, kind: str) -> bool:
+        """Whether any fact has a subject of this kind."""
+        return bool(self._database.rows("SELECT 1 FROM facts WHERE subject_kind = ? LIMIT 1", (kind,)))
 
     def moment_of(self, place: int, predicates: Sequence[str], sessions: HeaderFilter) -> int | None:
         """When the fact at this place of such facts began, the newest first; None if they are fewer.
