@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recollect import Memory, open_memory, to_json
+from recollect import Fix, Memory, open_memory, to_json
 from recollect.knowledge.predicates import LEAST_CONFIDENCE, PREFERS
 from recollect.recall import read_brief
 from replay import Split, replay
@@ -40,6 +40,7 @@ HALVES = ("tune", "report", "all")
 LIKE = 0.6  # of the words of a quote
 NOT_WORD = re.compile(r"\W+")
 MARKER = re.compile(r"recollect-[0-9a-f]{16}")
+FILE = re.compile(r"[\w/.-]+\.(?:go|sh)")
 ANSWER = re.compile(r'"[^"]+"="([^"]+)"')
 HANDED, TITLE = "Implement the following plan:", re.compile(r"^\s*#+ *(?:Plan: *)?(.+)", re.MULTILINE)
 
@@ -170,8 +171,7 @@ def row(name: str, found: Sequence[tuple[dict[str, Any], str]], good: str) -> di
 def solved(memory: Memory, item: dict[str, Any]) -> str:
     """What `fix` says about an error that was solved later in its session."""
     fixes = memory.knowledge.fixes(item["quote"], 3)
-    texts = [json.dumps([to_json(list(fix.steps)), fix.why, fix.text], ensure_ascii=False) for fix in fixes]
-    has_key = [any(key in text.replace('\\"', '"') for key in item["keys"]) for text in texts]
+    has_key = [any(_has(fix, key, item["session"]) for key in item["keys"]) for fix in fixes]
     if has_key[:1] == [True]:
         return "right"
     if any(has_key):
@@ -180,6 +180,12 @@ def solved(memory: Memory, item: dict[str, Any]) -> str:
         return "wrong" if fixes[0].is_same_error else "wrong, as a similar error"
     known = memory.knowledge.discussions(item["quote"], limit=3, is_error=True)
     return "only where it came up" if known else "“No session met this error”"
+
+
+def _has(fix: Fix, key: str, session: str) -> bool:
+    """Whether a fix says this; the name of a file tells something of a fix in the same session only."""
+    text = json.dumps([to_json(list(fix.steps)), fix.why, fix.text], ensure_ascii=False).replace('\\"', '"')
+    return key in text and (FILE.fullmatch(key) is None or fix.session_uid == session)
 
 
 def corrected(memory: Memory, item: dict[str, Any]) -> str:
