@@ -281,7 +281,7 @@ def briefed(memory: Memory, store: Path, chosen: dict[str, list[str]], facts: di
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("RECOLLECT_SHARED", ROOT.parent / "shared")))
-    parser.add_argument("--work", type=Path, help="an empty folder to keep the stores in")
+    parser.add_argument("--work", type=Path, help="where to keep the stores, and the unpacked corpus")
     parser.add_argument("--new", action="store_true", help="print the lines that nobody judged yet")
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")

@@ -72,6 +72,8 @@ class Split:
 
 def replay(roots: Sequence[str], work: Path, how: Split) -> list[Said]:
     """Every line that the hooks say in the second half of these homes, and an empty one where they say nothing."""
+    for name in ("whole", "first", "store"):  # of the last run: it would know what comes
+        shutil.rmtree(work / name, ignore_errors=True)
     with open_memory(work / "whole", roots) as whole:
         whole.sweep()
         sessions = [session for session in whole.sessions() if session.started_at and session.ended_at]
@@ -286,7 +288,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--growing", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--work", type=Path, help="an empty folder to keep both stores in")
+    parser.add_argument("--work", type=Path, help="where to keep both stores")
     parser.add_argument("--defaults", action="store_true")
     parser.add_argument("--all", action="store_true")
     asked = parser.parse_args()
