@@ -40,6 +40,7 @@ HALVES = ("tune", "report", "all")
 LIKE = 0.6  # of the words of a quote
 NOT_WORD = re.compile(r"\W+")
 MARKER = re.compile(r"recollect-[0-9a-f]{16}")
+CORRECTION = "human_correction"
 FILE = re.compile(r"[\w/.-]+\.(?:go|sh)")
 ANSWER = re.compile(r'"[^"]+"="([^"]+)"')
 HANDED, TITLE = "Implement the following plan:", re.compile(r"^\s*#+ *(?:Plan: *)?(.+)", re.MULTILINE)
@@ -198,8 +199,16 @@ def corrected(memory: Memory, item: dict[str, Any]) -> str:
         if event.role == "user"
     }
     quote = plain(item["quote"])
-    signals = [signal for signal in memory.signals(session=session) if signal.signal == "human_correction"]
+    signals = [signal for signal in memory.signals(session=session) if signal.signal == CORRECTION]
     return "found" if any(quote in texts.get(uid, "") for one in signals for uid in one.evidence) else "not found"
+
+
+def signalled(memory: Memory, item: dict[str, Any]) -> str:
+    """Whether what a reader judged is still given as a correction of its session."""
+    told = [
+        plain(one.detail) for one in memory.signals(session=memory.session(item["session"])) if one.signal == CORRECTION
+    ]
+    return f"{item['verdict']}, {'given' if any(one.startswith(plain(item['quote'])) for one in told) else 'not given'}"
 
 
 def known_wish(facts: dict[str, list[str]], item: dict[str, Any]) -> str:
@@ -303,6 +312,7 @@ def main() -> None:
                 tests = {
                     "errors": lambda item, memory=memory: solved(memory, item),
                     "corrections": lambda item, memory=memory: corrected(memory, item),
+                    "signals": lambda item, memory=memory: signalled(memory, item),
                     "standing": lambda item, facts=facts: known_wish(facts, item),
                 }
                 done = {(kind, item["session"], item["quote"]) for kind in found for item, _ in found[kind]}
@@ -313,13 +323,14 @@ def main() -> None:
     print()
     figures["errors"] = row("errors: `fix TEXT`", found["errors"], "right")
     figures["corrections"] = row("corrections", found["corrections"], "found")
+    figures["signals"] = row("correction signals", found["signals"], "right, given")
     figures["standing"] = row("wishes and decisions", found["standing"], "found")
     for language in sorted({item["language"] for item, _ in found["corrections"]}):
         those = [one for one in found["corrections"] if one[0]["language"] == language]
         print(f"  corrections in {language}: {sum(what == 'found' for _, what in those)} of {len(those)}")
     for kind in found if options.misses else ():
         for item, what in found[kind]:
-            if what not in ("right", "found"):
+            if what not in ("right", "found", "right, given", "wrong, not given"):
                 print(f"  {kind} {item['half']} {item['session'][:16]}: {what}: {item['quote'][:130]}")
     if options.json:
         told = [line._asdict() for line in lines]
