@@ -7,7 +7,8 @@ began after it are replayed: their start, first prompt, failed calls, edits and 
 the hook command calls, at the time they really happened. A session over the split is in neither half. Every line that
 was said is listed with what set it off and what the session did next, for a reader to judge. Prompt reminders are
 switched on; `--defaults` leaves the switches alone. With `--growing`, later sessions join the memory as they end, as
-they do on a user's machine; `--growing --share 0` replays the whole home. `--all` also lists events without an answer.
+they do on a user's machine, and a session itself before it is compacted; `--growing --share 0` replays a whole home.
+`--all` also lists events without an answer.
 """
 
 import argparse
@@ -39,7 +40,9 @@ HEADINGS = {
     "Commands here": "warning",
     "Workflows": "warning",
 }
+CLOCK = time.time_ns
 ORIGIN = re.compile(r"^origin: ", re.MULTILINE)
+STAMP = re.compile(rb'"timestamp":"(\d{4}-[^"]+)"')
 ENDS = re.compile(r"^\[recollect-[0-9a-f]{16}", re.MULTILINE)
 
 
@@ -69,6 +72,8 @@ class Split:
 
 def replay(roots: Sequence[str], work: Path, how: Split) -> list[Said]:
     """Every line that the hooks say in the second half of these homes, and an empty one where they say nothing."""
+    for name in ("whole", "first", "store"):  # of the last run: it would know what comes
+        shutil.rmtree(work / name, ignore_errors=True)
     with open_memory(work / "whole", roots) as whole:
         whole.sweep()
         sessions = [session for session in whole.sessions() if session.started_at and session.ended_at]
@@ -85,7 +90,8 @@ def replay(roots: Sequence[str], work: Path, how: Split) -> list[Said]:
         for session in second:
             if how.is_growing:
                 first.sweep(_started_ms(session))
-            said += _session(whole, session, first.store)
+            said += _session(whole, session, first, is_growing=how.is_growing)
+        time.time_ns = CLOCK
         return said
 
 
@@ -137,11 +143,27 @@ class _Half:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(path, target) if path.is_dir() else shutil.copy2(path, target)
         if ready or not self.store.exists():
-            _now(moment_ms)
-            with open_memory(self.store, [self._root(root) for root in self._roots]) as memory:
-                memory.sweep()
-            if self._switches:  # a sweep passes on those of the settings
-                (self.store / "hooks.json").write_text(json.dumps(self._switches))
+            self._sweep(moment_ms)
+
+    def _sweep(self, moment_ms: int) -> None:
+        _now(moment_ms)
+        with open_memory(self.store, [self._root(root) for root in self._roots]) as memory:
+            memory.sweep()
+        if self._switches:  # a sweep passes on those of the settings
+            (self.store / "hooks.json").write_text(json.dumps(self._switches))
+
+    def sweep_part(self, session: Session, moment_ms: int) -> None:
+        """Read what a running session has logged by this moment, as is done before its compaction."""
+        for path in (Path(source.path) for source in session.sources if source.path in self._files):
+            if path.suffix == ".jsonl":
+                target = self._folder / path.as_posix().strip("/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("rb") as log, target.open("wb") as copy:
+                    for line in log:
+                        if (stamp := STAMP.search(line)) and as_ms(stamp[1].decode()) >= moment_ms:
+                            break
+                        copy.write(line)
+        self._sweep(moment_ms)
 
     def _root(self, root: str) -> str:
         agent, _, path = root.partition("=")
@@ -155,8 +177,9 @@ def _now(ms: int) -> None:
     time.time_ns = lambda: ms * 1_000_000
 
 
-def _session(memory: Memory, session: Session, store: Path) -> Iterator[Said]:
+def _session(memory: Memory, session: Session, first: _Half, *, is_growing: bool) -> Iterator[Said]:
     """What is said in a session: the hooks of an agent that starts anew."""
+    store = first.store
     shutil.rmtree(store / "claims", ignore_errors=True)  # the brief is given once for a process
     items = [item for item in memory.transcript(session) if item.session.session_class != "warm-up"]
     calls = {item.event.call_id: item for item in items if item.event.kind in CALLS}
@@ -171,6 +194,8 @@ def _session(memory: Memory, session: Session, store: Path) -> Iterator[Said]:
             given, trigger = {"hook_event_name": "UserPromptSubmit", "prompt": text}, text
         elif event.kind == "lifecycle" and event.summary.startswith("Conversation compacted"):
             given, trigger = {"hook_event_name": "SessionStart", "source": "compact"}, event.summary
+            if is_growing and event.ts:
+                first.sweep_part(session, as_ms(event.ts))
         elif event.kind == "edit" and event.call_id:
             trigger = event.summary
             given = {"hook_event_name": "PreToolUse", "tool_name": event.tool, "tool_input": item.payload.get("input")}
@@ -263,7 +288,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--growing", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--work", type=Path, help="an empty folder to keep both stores in")
+    parser.add_argument("--work", type=Path, help="where to keep both stores")
     parser.add_argument("--defaults", action="store_true")
     parser.add_argument("--all", action="store_true")
     asked = parser.parse_args()
