@@ -11,7 +11,7 @@ from recollect.hooks.fixes import find_fix
 from recollect.knowledge.asking import audit
 from tests.knowledge.sessions import Script, remembered
 
-SURE, WEAK = "Always use tabs instead of spaces.", "can you also add a single retry to the client?"
+SURE, WEAK = "Always use tabs instead of spaces.", "Always use the old parser for now."
 
 
 def wished() -> Script:

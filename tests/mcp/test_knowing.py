@@ -125,12 +125,12 @@ def test_behind_a_wall_no_decision_of_elsewhere_is_recalled(place: Path) -> None
         assert "spaces" not in walled.call("recall_decisions", topic="tabs spaces")
 
 
-def test_the_brief_has_decisions_in_the_users_words_only(agent: Agent) -> None:
+def test_the_brief_has_what_the_user_chose_and_says_whose_words_it_is_in(agent: Agent) -> None:
     brief = agent.call("session_brief")
 
-    assert f"> - {DEMAND}" in brief
+    assert f", you chose: Memcached (asked: “{QUESTION}”)" in brief and "options are in the agent's words" in brief
+    assert DEMAND not in brief  # a choice for once
     assert VAGUE not in brief and HEADLESS not in brief  # nobody knows what they were about
-    assert QUESTION not in brief and "Memcached" not in brief  # the agent worded these
 
 
 def test_what_the_user_rejects_or_pins_is_out_of_the_next_brief_or_in_it(agent: Agent, place: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_request_without_an_answer_is_told_once(tmp_path: Path) -> None:
     assert "/init" not in brief
 
 
-def test_standing_wishes_come_before_those_of_the_day(tmp_path: Path) -> None:
+def test_only_standing_wishes_are_told(tmp_path: Path) -> None:
     lasting = Script("lasting").user("Always run the linter before you commit anything.").agent("I will.")
     passing = Script("passing", 1).user("Never mind the linter for now, don't use it this time.").agent("Done.")
     for number in range(5):
@@ -48,7 +48,7 @@ def test_standing_wishes_come_before_those_of_the_day(tmp_path: Path) -> None:
 
     lines = [line for line in brief_of(tmp_path, lasting, passing).splitlines() if line.startswith("> - ")]
 
-    assert lines[0] == "> - Always run the linter before you commit anything." and len(lines) == 4
+    assert lines == ["> - 2026-10-16, you said: Always run the linter before you commit anything."]
 
 
 def test_what_the_user_had_remembered_comes_first(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class Reading:
 
     def _amended(self, query: str, hits: list[SessionHit]) -> list[SessionHit]:
         """The hits, with what holds now before what it took the place of."""
-        if not self._store.facts.has_kind(knowledge.AMENDMENT):  # as mostly: the rules take a while to load
+        if not self._store.facts.has_amendments():  # as mostly: the rules take a while to load
             return hits
         amended = knowledge.find_amended(self._store, query, {hit.repo for hit in hits if hit.repo})
         newer = {

@@ -8,7 +8,6 @@ from time import monotonic
 from recollect.clock import rfc3339
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
 from recollect.knowledge.predicates import (
-    AMENDMENT,
     CAUSED_BY,
     CONFLICTS_WITH,
     DECIDED,
@@ -24,7 +23,7 @@ from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
 from recollect.knowledge.topics import fulltext_query, relevance, stem, topic_words
 from recollect.sessions import changed_since
-from recollect.store import HeaderFilter, Store, StoredFact
+from recollect.store import AMENDMENT, HeaderFilter, Store, StoredFact
 from recollect.text import evidence
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)

@@ -46,7 +46,7 @@ _DOES = re.compile(
 )
 _TESTS = re.compile(r"(?:add|write|update|create) (?:[\w`-]+ ){0,4}tests?\b", re.I)
 # Before a verb: not that of a step, which says nothing of how things should be.
-_STEP = r"(?:check|look|see|review|run|test|commit|push|continue|start|read|fix|find|try|do|go)\b"
+_STEP = r"(?:check|look|see|review|run|test|commit|push|continue|start|read|write|fix|find|show|explain|try|do|go)\b"
 # How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
 _DIRECTS = re.compile(
     r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"

@@ -66,7 +66,8 @@ _CHOICE = re.compile(
     rf"^{_BEFORE}(?:(?:we|i)(?:'ve| have)? (?:finally |now )?(?:decided|agreed|chose|chosen|settled|opted)\b(?! yet)"
     r"|(?:we|i)(?:'re| are|'m| am|'ll| will)? (?:go(?:ing)?|went|stick(?:ing)?|stay(?:ing)?) with\b"
     rf"|(?:we|i) (?:(?:only |never |don'?t |do not )?use|prefer|want)\b.*\b(?:{_NOT}|because|since)\b"
-    rf"|let'?s (?:use|go with|stick (?:to|with)|switch to|standardi[sz]e on|keep|adopt)\b.*\b(?:{_NOT}|because|since)\b"
+    rf"|let'?s (?:use|go with|stick (?:to|with)|switch to|standardi[sz]e on|keep|adopt|roll ?back"
+    rf"|revert|drop|avoid)\b.*\b(?:{_NOT}|because|since)\b"
     rf"|(?:use|prefer|choose|take|pick|adopt|standardi[sz]e on|go with) {_NAME},? {_NOT}"
     rf" (?!(?:it|this|that|them|these|those|the (?:first|second|last|other|old|current))\b){_NAME}(?=[\s.,;!)]|$)"
     r"|(?:settled|decided|agreed)[:,—–-] )"
@@ -130,7 +131,8 @@ _ASKED_CHANGE = re.compile(
     re.IGNORECASE,
 )
 _DROPS = re.compile(
-    r"\b(?:leave (?:it|that|this|things)\b|never ?mind|forget (?:it|that|about)|don'?t bother|drop (?:it|that|the"
+    r"\b(?:leave (?:it|that|this|things)\b|never ?mind|forget (?:it|that|about)|don'?t bother"
+    r"|as it (?:is|was) then|let'?s not\b|drop (?:it|that|the"
     r" idea))\b",
     re.IGNORECASE,
 )

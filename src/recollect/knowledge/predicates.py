@@ -9,7 +9,6 @@ PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_
 PREDICATES = (
     CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
 )  # fmt: skip
-AMENDMENT = "amendment"  # the kind of a decision that takes the place of an earlier session's
 SURE = 0.99
 PASSED = "then passed: "  # and the command: the receipt of a fix
 STANDING = 0.8  # how sure a rule is that a user states for all that follows

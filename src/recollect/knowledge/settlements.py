@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from recollect.distill import CALLS, one_line, sentences, shortened
-from recollect.knowledge.demands import reason_in
+from recollect.knowledge.demands import is_clear, reason_in
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import TEXT_CHARS, Finding, Material
-from recollect.knowledge.predicates import AMENDMENT, DECIDED
+from recollect.knowledge.predicates import DECIDED
 from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in, without_code
-from recollect.store import Step
+from recollect.store import AMENDMENT, Step
 
 RECAP, CORRECTION = "recap", "correction"
 _MOST_CORRECTION = 700  # characters of a message that corrects a proposal
@@ -114,7 +114,9 @@ def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -
         return
     said = sentences(message[corrects.end() :])
     text = shortened(one_line(" ".join(said[:2])), TEXT_CHARS)
-    if not said or said[0].endswith("?") or len(text.split()) < _LEAST_WORDS or not _NORMS.search(text):
+    if not said or said[0].endswith("?") or not is_clear(said[0]):
+        return
+    if len(text.split()) < _LEAST_WORDS or not _NORMS.search(text):
         return
     proposal, _ = proposal_in(material.text(answer))
     evidence = [(turn.request, message), (answer, proposal or answer.summary)]

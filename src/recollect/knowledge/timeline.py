@@ -10,10 +10,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from recollect.clock import rfc3339
-from recollect.knowledge.predicates import AMENDMENT, DECIDED, HAS_VALUE, PREFERS, SURE, judged
+from recollect.knowledge.predicates import DECIDED, HAS_VALUE, PREFERS, SURE, judged
 from recollect.knowledge.records import Evidence, Fact
 from recollect.knowledge.topics import stem, topic_words
-from recollect.store import Note, StoredFact
+from recollect.store import AMENDMENT, Note, StoredFact
 
 REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself

@@ -91,7 +91,7 @@ def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
 def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
     if decided:
         lines = [f"- {cut_short(' '.join(text.split()), _DECISION_CHARS)}" for text in decided[:_MOST_DECISIONS]]
-        heading = "Decided here and still valid; `recall_decisions` lists everything:"
+        heading = "Decided here (options are in the agent's words); `recall_decisions` lists everything:"
         yield {"origin": USER, "heading": heading, "text": "\n".join(lines), "at_ms": None, "repo": None}
 
 

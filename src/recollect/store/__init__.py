@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     )
     from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
     from recollect.store.tables.facts import (
+        AMENDMENT,
         NOTE,
         PINNED,
         PROMOTED,

@@ -6,18 +6,20 @@ The ledger has what the user said, too.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table
 from recollect.text import spaced
+
+if TYPE_CHECKING:  # loads what a search has no time for
+    from recollect.store.ledger import Ledger, LedgerRecord
 
 # `fact_uid` is made of the rule, the predicate and the first event cited: the same whenever it is derived again.
 # `since_ms` is when it began to be true. What ended it follows from other facts and is not stored.
@@ -173,9 +175,9 @@ class FactTable:
             bindings.append(words)
         return self._facts(f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
 
-    def has_kind(self, kind: str) -> bool:
-        """Whether any fact has a subject of this kind."""
-        return bool(self._database.rows("SELECT 1 FROM facts WHERE subject_kind = ? LIMIT 1", (kind,)))
+    def has_amendments(self) -> bool:
+        """Whether any decision takes the place of an earlier session's."""
+        return bool(self._database.rows("SELECT 1 FROM facts WHERE subject_kind = ? LIMIT 1", (AMENDMENT,)))
 
     def moment_of(self, place: int, predicates: Sequence[str], sessions: HeaderFilter) -> int | None:
         """When the fact at this place of such facts began, the newest first; None if they are fewer.
@@ -266,6 +268,8 @@ def seal_facts(connection: apsw.Connection, digest: int, *, is_sealed: bool) -> 
         connection.execute(f"UPDATE {table} SET is_sealed = ? WHERE digest = ?", (int(is_sealed), digest))
 
 
+AMENDMENT = "amendment"  # the kind of a decision that takes the place of an earlier session's
+
 VERDICT = "verdict"  # of the ledger's lines
 NOTE = "note"
 PROMOTED, REJECTED, PINNED = "promoted", "rejected", "pinned"
@@ -309,7 +313,7 @@ class Note(NamedTuple):
 class Verdicts:
     """What users said, in a store."""
 
-    def __init__(self, database: Database, writer: Callable[[], tuple[Database, Ledger]]) -> None:
+    def __init__(self, database: Database, writer: "Callable[[], tuple[Database, Ledger]]") -> None:
         self._database = database
         self._writer = writer
 
@@ -359,9 +363,9 @@ def _put_note(connection: apsw.Connection, data: dict[str, Any]) -> None:
     connection.execute(f"INSERT OR IGNORE INTO notes VALUES ({marks})", data)
 
 
-def restore_verdict(connection: apsw.Connection, record: LedgerRecord) -> None:
+def restore_verdict(connection: apsw.Connection, record: "LedgerRecord") -> None:
     _put_verdict(connection, record.data)
 
 
-def restore_note(connection: apsw.Connection, record: LedgerRecord) -> None:
+def restore_note(connection: apsw.Connection, record: "LedgerRecord") -> None:
     _put_note(connection, record.data)
