@@ -211,6 +211,8 @@ def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_
         ("pg-16-upgrade", None),
         ("ci/ubuntu-22-runners", None),
         ("win-32-fix", None),
+        ("docs/STEP-0-CHECKLIST", None),
+        ("SESSION-2026-05-11", None),
     ],
 )
 def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
@@ -239,6 +241,22 @@ def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
         ("what do you think of https://git.example/o/r/issues/31 ?", "#31"),
         ("ENT-7: explain is slow", "ENT-7"),
         ("the parser of ENT-7 is slow", None),
+        ("REPORT-DB-LATENCY-AUDIT-2026-05-04 is new: summarise it", None),
+        ("continue SESSION-2026-05-17-notes", None),
+        ("review REPORT-DB-LATENCY-AUDIT-2026-05-04.md", None),
+        ("see SESSION-2026-05-11.md and go on", None),
+        ("@!STEP-0-CHECKLIST.md: do it", None),
+        ("see STEP-0-CHECKLIST.md", None),
+        ("do SHOP-12-STEP-3", None),
+        ("see docs/SHOP-12/plan.md", None),
+        ("review docs/SHOP-12", None),
+        ("review SHOP-12.md", None),
+        ("review SHOP-12.", "SHOP-12"),
+        ("implement the plan: SHOP-12: a new page", "SHOP-12"),
+        ("for #1, is there still a cycle?", None),
+        ("do task T02 of the workplan AGENTIC-WP-0002", "AGENTIC-WP-0002-T02"),
+        ("continue AGENTIC-WP-0002, task T02", "AGENTIC-WP-0002-T02"),
+        ("continue AGENTIC-WP-0002-T02", "AGENTIC-WP-0002-T02"),
     ],
 )
 def test_a_task_is_found_in_the_first_request(tmp_path: Path, home: Home, prompt: str, expected: str | None) -> None:
@@ -264,6 +282,12 @@ def test_a_branch_tells_the_task_before_a_commit_and_a_commit_before_the_request
     assert account(tmp_path / "1", home, request, commit, SessionInfo("s", git_branch="BR-3")).task_ref == "BR-3"
     assert account(tmp_path / "2", home, request, commit).task_ref == "COM-2"
     assert account(tmp_path / "3", home, request).task_ref == "ASK-1"
+
+
+def test_of_a_tool_only_the_message_of_a_commit_tells_the_task(tmp_path: Path, home: Home) -> None:
+    listed = event("s", 2, TOOL_CALL, '{"id": "ENT-217", "text": "run git commit to see it"}', tool="tracker")
+
+    assert account(tmp_path, home, event("s", 1, text="hello"), listed).task_ref is None
 
 
 def test_patterns_of_the_settings_replace_the_built_in_ones(tmp_path: Path, home: Home) -> None:

@@ -100,7 +100,8 @@ class Totals:
         if self.command is None:
             commands = (step.summary for step in steps if step.base_kind == LIFECYCLE and step.summary.startswith("/"))
             self.command = next(commands, None)
-        self.commits += [step.summary for step in steps if step.tool and "git commit" in step.summary]
+        ran = (step.summary for step in steps if step.tool and step.summary.startswith("ran "))
+        self.commits += [message for command in ran if (message := command.partition("git commit")[2])]
 
     def _add_originals(self, steps: list[Step]) -> None:
         copied = (step.copy_of for step in reversed(steps) if step.copy_of is not None and step.lane == MAIN_LANE)
