@@ -59,7 +59,8 @@ def session_search(
         wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
         return Page(f"No earlier session matches.{wider}", [], offset)
     order = "the best first" if query else "newest first"
-    lead = f"{plural(_total(answer, offset), 'earlier session')}, {order}. {_HOW_TO_READ}"
+    least = "At least " * answer.is_least
+    lead = f"{least}{plural(_total(answer, offset), 'earlier session')}, {order}. {_HOW_TO_READ}"
     return Page(lead, [_hit(call, hit) for hit in answer.hits], offset, _total(answer, offset))
 
 

@@ -180,6 +180,7 @@ class SearchAnswer(NamedTuple):
     notes: Sequence[str] = ()
     is_cut: bool = False  # more was found than the budget allows
     total: int | None = None  # sessions that match, shown or not
+    is_least: bool = False  # not all were looked at: there may be more
 
     def to_json(self, *, explain: bool = False) -> dict[str, Any]:
         """An answer as every interface prints it; `explain` adds why each thing was found and what was noted."""
@@ -187,6 +188,7 @@ class SearchAnswer(NamedTuple):
             "query": self.query,
             "took_ms": self.took_ms,
             "total": self.total,
+            "total_is_least": self.is_least,
             "hits": [hit.to_json(explain=explain) for hit in self.hits],
             "suggestion": self.suggestion,
         }
