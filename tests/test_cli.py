@@ -643,8 +643,8 @@ def test_a_sub_agent_is_found_by_its_own_id_and_by_its_full_one() -> None:
         (["--class", "automation"], {SECOND}),
         (["--class", "sub-agent"], {"sub-agent-7"}),
         (["--outcome", "success"], {FIRST, "sub-agent-7"}),
-        (["--outcome", "fail"], {SECOND}),
-        (["--outcome", "abandoned"], set()),
+        (["--outcome", "abandoned"], {SECOND}),
+        (["--outcome", "fail"], set()),
         (["--since", "2026-11-16T12:00Z"], {SECOND}),
         (["--before", "2026-11-16T12:00Z"], {FIRST, "sub-agent-7"}),
         (["--since", "2027-01-01"], set()),
@@ -679,7 +679,7 @@ def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
 
 @pytest.mark.usefixtures("store")
 def test_no_match_is_reported_in_words_and_is_not_an_error() -> None:
-    result = invoke("sessions", "--outcome", "abandoned")
+    result = invoke("sessions", "--outcome", "fail")
 
     assert (result.exit_code, result.output) == (0, "No sessions match\n")
 
@@ -920,7 +920,7 @@ def test_status_counts_sub_agents_separately() -> None:
     (agent,) = in_json("status")["agents"]
 
     assert (agent["sessions"], agent["sub_agents"]) == (3, 1)
-    assert "2 sessions and 1 sub-agent" in invoke("status").output
+    assert "2 sessions, 1 sub-agent" in invoke("status").output
 
 
 @pytest.mark.parametrize(("amount", "shown"), [({"usd": 1.5}, " $1.50"), ({"output_tokens": 100_000}, "~$1.50")])

@@ -124,9 +124,8 @@ SIGNALS = (
     LONG_IDLE,
     ABANDONED_TODO,
 )
-_SIGNAL_WORDS = {TEST_FLIP: "tests pass again"}
 
 
 def signal_words(signal: str) -> str:
     """A signal as people read it."""
-    return _SIGNAL_WORDS.get(signal, signal.replace("_", " "))
+    return signal.replace("_", " ")

@@ -158,11 +158,15 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a session ended, with a confidence from 0 to 1 and the reasons."""
+    """How a session ended, with a confidence from 0 to 1 and the reasons.
+
+    `stopped_by` is what kept the agent from its work, in a few words, where neither it nor the user ended it.
+    """
 
     outcome: str
     confidence: float
     reasons: tuple[str, ...]
+    stopped_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +225,9 @@ class OpenEnds:
     next_steps: tuple[Quote, ...] = ()
     failing_tests: Quote | None = None
     interruption: Quote | None = None
-    unanswered: tuple[Quote, ...] = ()  # without an answer; or `failed`, `not finished`, `interrupted` by their notes
+    unanswered: tuple[
+        Quote, ...
+    ] = ()  # without an answer; or by their notes `failed`, `not finished`, `interrupted`, `stopped: …`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

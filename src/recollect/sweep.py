@@ -14,7 +14,7 @@ from recollect.config import Settings, read_hooks
 from recollect.forget import drop_leftovers, finish_forgetting, hide_named, scrub_if_due
 from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Changes, Chosen, find_changes
-from recollect.kinds import SessionKey
+from recollect.kinds import SUB_AGENT, WARM_UP, SessionKey
 from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
@@ -140,5 +140,7 @@ class _Sweep:
         limits, host, notify = self._settings.limits, self._settings.host, self._settings.notify
         advance = partial(self._progress, "evicting")
         self.report.budget = keep_within_budget(self._store, limits, host, advance, notify=notify)
-        self.report.sessions = self._store.sessions.count()
+        counts = self._store.sessions.class_counts()
+        self.report.sessions = sum(counts.values())
+        self.report.sub_agents, self.report.warm_ups = counts.get(SUB_AGENT, 0), counts.get(WARM_UP, 0)
         self.report.sessions_new = self.report.sessions - self._sessions_before

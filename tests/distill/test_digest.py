@@ -190,7 +190,7 @@ def test_a_commit_is_told_by_the_first_line_of_its_message() -> None:
     found = digest(script)
 
     assert [quote.text for quote in found.commits] == ["fix: the sum"]
-    assert [(tally.name, tally.count) for tally in found.commands] == [("git commit", 1)]
+    assert [(tally.name, tally.count) for tally in found.commands] == [("git add", 1), ("git commit", 1)]
 
 
 @pytest.mark.parametrize(
@@ -703,7 +703,7 @@ def test_signals_are_in_plain_words_on_the_page() -> None:
     script.answer("Done.")
     script.user("no, not like this")
 
-    assert "- tests pass again (1×), human correction (1×)" in render_digest(digest(script))
+    assert "- test flip (1×), human correction (1×)" in render_digest(digest(script))
 
 
 def _cut_answer(before: int, code: int, after: int) -> list[str]:

@@ -176,7 +176,7 @@ class Knowledge:
         sessions = self._sessions(filters)
         exchanges = self._store.exchange_steps.select(sessions, latest)
         timeless = sessions._replace(since_ms=None, before_ms=None)
-        uses = self._store.activity.failures(Span(timeless, sessions.since_ms, sessions.before_ms))
+        uses = self._store.activity.stats("command", Span(timeless, sessions.since_ms, sessions.before_ms))
         return knowledge.Workflows(
             exchanges=len(exchanges),
             workflows=tuple(knowledge.find_workflows(exchanges, least_support)),

@@ -13,11 +13,12 @@ _BYTES_OF_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class AgentTotals:
-    """What the store holds of one agent. `sessions` counts its sub-agents too; `usd` is None if none is known."""
+    """What the store holds of one agent. `sessions` counts its sub-agents and warm-ups too; `usd` may be unknown."""
 
     agent: str
     sessions: int
     sub_agents: int
+    warm_ups: int
     events: int
     messages: int
     input_tokens: int
@@ -110,6 +111,8 @@ class Overview:
 
     swept_at: str | None  # when the last complete sweep began
     sessions: int
+    sub_agents: int
+    warm_ups: int
     events: int
     sources: SourceTotals
     log_tokens: int
@@ -125,6 +128,8 @@ def make_overview(store: Store) -> Overview:
     return Overview(
         swept_at=_swept_at(store),
         sessions=sum(agent["sessions"] for agent in agents),
+        sub_agents=sum(agent["sub_agents"] for agent in agents),
+        warm_ups=sum(agent["warm_ups"] for agent in agents),
         events=sum(agent["events"] for agent in agents),
         sources=sources,
         log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
@@ -152,7 +157,7 @@ def make_status(store: Store, settings: Settings, outlook: Outlook | None = None
         alarms=store.check.alarms(),
         distilled=DistilledTotals(
             sessions=saved.sessions,
-            bytes=store.digests.size_bytes(),
+            bytes=outlook.distilled_bytes,
             log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
             raw_tokens=saved.raw_tokens,
             kept_tokens=saved.kept_tokens,

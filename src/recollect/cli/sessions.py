@@ -29,7 +29,7 @@ from recollect.cli.terminal import (
     short_ids,
 )
 from recollect.errors import NotFound, UsageError
-from recollect.kinds import SESSION_CLASSES, SIGNALS, signal_words
+from recollect.kinds import SESSION_CLASSES, SIGNALS
 from recollect.recall import Filters
 from recollect.schema import to_json
 
@@ -293,16 +293,11 @@ def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterat
         yield "No exchanges: the session has no messages"
 
 
-_BY_WORDS = {signal_words(name).replace(" ", "-"): name for name in SIGNALS}
-
-
 class _SignalName(click.Choice[str]):
-    """The name of a signal: the words that lists show, joined by `-`, or its name in JSON."""
+    """The name of a signal, with a space or a `-` for each `_` if the user likes."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        given = value.replace("_", "-").replace(" ", "-")
-        name = given.replace("-", "_")
-        return name if name in SIGNALS else _BY_WORDS[super().convert(given, param, ctx)]
+        return super().convert(value.replace("-", "_").replace(" ", "_"), param, ctx)
 
 
 @click.command()
@@ -310,7 +305,7 @@ class _SignalName(click.Choice[str]):
 @click.option(
     "--signal",
     metavar="NAME",
-    type=_SignalName(list(_BY_WORDS)),
+    type=_SignalName(SIGNALS),
     help="Only this type of signal; a wrong name lists all types.",
 )
 @filter_options
@@ -325,7 +320,7 @@ def signals(
 
     \b
     recollect signals --here --since "last week"
-    recollect signals --signal human-correction
+    recollect signals --signal human_correction
     """
     shown = limit if as_json else limit or _SHOWN_SIGNALS
     with open_fresh() as memory:

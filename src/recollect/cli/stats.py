@@ -41,7 +41,7 @@ _USES = ("tool", "command")
 _HEADS = ("sessions", "turns", "time", "input", "output", "cache read", "cache write", "sub-agents", "cost")
 # What a narrow terminal does without, the first first; a column without any content is left out anywhere.
 _DISPENSABLE = ("cache write", "turns", "sessions", "sub-agents", "time", "cache read", "input")
-_USE_HEADS = ("uses", "failed", "rate", "sessions")
+_USE_HEADS = ("uses", "failed", "rate", "sessions", "sub-agents")
 
 
 @click.command()
@@ -78,7 +78,7 @@ def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_
         print_json(lines | {"spending": None if spending is None else to_json(spending)})
     else:
         shown = min(_SHOWN_LINES, max(1, line_count() - _LINES_AROUND)) if by in _USES else _SHOWN_LINES
-        lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters)))]
+        lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters))), *map(grey, totals.notes)]
         if session is not None and totals.total.usd is not None:
             lines += ["", f"Cost: {_with_and_without(totals.total)}"]
         if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
@@ -118,6 +118,8 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     names = [*_names(totals.by, lines), "total"]
     heads: tuple[str, ...] = _USE_HEADS
     cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, totals.total)]
+    if is_use and not any(line.sub_agents for line in lines):
+        heads, cells = heads[:-1], [row[:-1] for row in cells]
     if not is_use:
         heads, cells = _narrowed(cells, totals.by, min(_NAME_COLUMNS, max(map(width, names))))
     samples = [*(line.sample or "" for line in lines), ""]
@@ -201,7 +203,7 @@ def _spending_lines(spending: Spending) -> Iterator[str]:
 
 def _use_cells(line: StatLine) -> tuple[str, ...]:
     rate = "–" if line.failure_rate is None else f"{line.failure_rate:.0%}"
-    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions)
+    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions), number(line.sub_agents)
 
 
 def _table_lines(

@@ -20,6 +20,7 @@ from recollect.amounts import duration as duration
 from recollect.amounts import money as money
 from recollect.amounts import number as number
 from recollect.amounts import plural as plural
+from recollect.amounts import session_counts as session_counts
 from recollect.amounts import size as size
 from recollect.config import terminal_columns, terminal_rows
 from recollect.progress import Progress

@@ -46,7 +46,8 @@ def _lines(digest: Digest, zone: tzinfo | None, session: Session | None) -> Iter
 def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     outcome, shown = digest.outcome, len(digest.requests)
     reasons = inert("; ".join(outcome.reasons))
-    yield "Outcome", [f"**{outcome.outcome}** ({outcome.confidence:.0%}): {reasons}"]
+    stopped = "" if outcome.stopped_by is None else f", stopped: {outcome.stopped_by}"
+    yield "Outcome", [f"**{outcome.outcome}**{stopped} ({outcome.confidence:.0%}): {reasons}"]
     cut = f" ({shown} of {digest.request_count})" if digest.request_count > shown else ""
     yield f"Asked{cut}", _requests(digest.requests)
     yield "Done", _done(digest)

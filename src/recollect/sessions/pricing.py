@@ -117,7 +117,7 @@ def _model(model: str) -> "ModelInfo | None":
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _FIRST = Response._fields.index(TOKENS[0])
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 PICO = 10**12
 
 
@@ -135,9 +135,9 @@ class Money:
 
 
 class Used(NamedTuple):
-    """What responses of one model used in one hour. Whole numbers, so that any order of adding gives the same."""
+    """What responses of one model used in one minute. Whole numbers, so that any order of adding gives the same."""
 
-    hour: int | None
+    minute: int | None
     model: str | None
     responses: int
     input_tokens: int
@@ -152,18 +152,18 @@ class Used(NamedTuple):
 
     @property
     def key(self) -> tuple[int | None, str | None]:
-        return self.hour, self.model
+        return self.minute, self.model
 
 
 def add_up(responses: Iterable[Response], before: Iterable[Used] = ()) -> list[Used]:
-    """What responses used by hour and model, together with what was used before."""
+    """What responses used by minute and model, together with what was used before."""
     sums: dict[tuple[int | None, str | None], tuple[int, ...]] = {used.key: used[2:] for used in before}
     for response in responses:
-        key = None if response.ts_ms is None else response.ts_ms // HOUR_MS, response.model
+        key = None if response.ts_ms is None else response.ts_ms // MINUTE_MS, response.model
         new, old = _figures(response), sums.get(key)
         sums[key] = new if old is None else tuple(map(int.__add__, old, new))
     used = (Used(*key, *figures) for key, figures in sums.items())
-    return sorted(used, key=lambda one: (one.hour is not None, one.hour or 0, one.model or ""))
+    return sorted(used, key=lambda one: (one.minute is not None, one.minute or 0, one.model or ""))
 
 
 @lru_cache(maxsize=10_000)  # a session is added up for its row, and again for its digest

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from recollect.amounts import session_counts
 from recollect.api import Memory
 from recollect.archive import html
 from recollect.errors import Ambiguous, Busy, NotFound, RecollectError, UsageError
@@ -193,7 +194,12 @@ def plain(value: Any) -> Any:
 def templates() -> Environment:
     environment = html.templates(FOLDER / "templates")
     environment.globals.update(
-        charts=charts, link=link, session_link=session_link, PERIODS=pages.PERIODS, ROWS=pages.ROWS
+        charts=charts,
+        link=link,
+        session_link=session_link,
+        PERIODS=pages.PERIODS,
+        ROWS=pages.ROWS,
+        session_counts=session_counts,
     )
     environment.filters.update(marked=marked, from_home=from_home, signal_words=signal_words)
     return environment
