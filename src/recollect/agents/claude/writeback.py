@@ -14,7 +14,7 @@ from recollect.agentkit.writeback import Draft, Item, Step, steps_of
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
 from recollect.agents.claude.native.lines import dump
 from recollect.agents.claude.prompts import USER_SHELL
-from recollect.errors import NotFound
+from recollect.errors import NotFound, UsageError
 from recollect.kinds import DECISION, ERROR, HUMAN_INTERVENTION, OTHER, QUEUE_ONLY, THINKING, TOOL_RESULT
 from recollect.redact import OPENING
 from recollect.schema import Event, Session
@@ -162,7 +162,7 @@ def fork(source: Path, at: str) -> str:
     """A new session beside `source` with all up to the entry `at`; returns its id."""
     try:
         return NativeSession(source).fork(at).session_id
-    except (KeyError, ValueError):
+    except (NotFound, UsageError):
         raise NotFound(f"Not in {source}: {at}", "the session has changed since: run `recollect sweep`") from None
 
 
