@@ -21,6 +21,7 @@ from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, T
 from recollect.live.appender import LIVE, Appender, session_info
 from recollect.live.content import as_one_line, calls_of, find_states, reference, said, without_bytes
 from recollect.live.records import Appended, LiveSession, LiveStatus, Media, Message, make_status
+from recollect.recall import SearchAnswer
 from recollect.schema import session_uid
 from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
 from recollect.uids import event_uid
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from recollect.live.jsonl import Line
     from recollect.live.recall import SessionSearch
-    from recollect.recall import SearchAnswer
 
 _KINDS = {"user": USER_MSG, "assistant": ASSISTANT_MSG, "system": LIFECYCLE, "tool": TOOL_RESULT}
 _FAILED = ("error", "failed", "denied", "timeout")
@@ -217,12 +217,14 @@ class Live:
         limit: int = 10,
         matches: int = 3,
         context: int = 2,
-    ) -> "SearchAnswer":
+    ) -> SearchAnswer:
         """Sessions of this host that match, best first; an empty query gives the recent ones.
 
         `session` and `exclude` are keys or ids: one to look into, and those to leave out, such as the current one. Each
         hit has the `key`, `channel` and `chat_id` of its session.
         """
+        if not self._store.live.all(LIVE, limit=1):  # a filter by an agent that nobody ever used is an error
+            return SearchAnswer(query, 0.0, [])
         keys = [exclude] if isinstance(exclude, str) else exclude
         left_out = [session_uid(LIVE, self._native_id(key)) for key in keys]
         within = None if session is None else session_uid(LIVE, self._native_id(session))
