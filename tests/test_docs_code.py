@@ -1,6 +1,12 @@
-"""All code in the docs runs as it is printed: each block alone, in a folder that has what its page speaks of."""
+"""All code in the docs runs as it is printed: each block alone, in a folder that has what its page speaks of.
 
+Commands of docs/daily-use.md have a test of their own, which compares all that they print.
+"""
+
+import os
+import pty
 import re
+import subprocess
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
@@ -11,6 +17,7 @@ import pytest
 from recollect.api import open_memory
 from tests.agents.sdk import load_sdk
 from tests.conftest import REPOSITORY, with_key
+from tests.logs import CLAUDE, claude_answer, claude_user, lines
 
 SAMPLES = REPOSITORY / "src" / "recollect" / "samples"
 PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
@@ -66,3 +73,62 @@ def test_code_of_the_docs_runs_as_printed(prepared: Path, page: Path, code: str)
 
     with redirect_stdout(StringIO()):
         exec(compile(code, str(page), "exec"), {"__name__": "docs"})
+
+
+_CONSOLE = [
+    pytest.param(page, code, id=page.stem)
+    for page in PAGES
+    if page.stem != "daily-use"
+    for code in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+]
+_TALK = "5fac35d1-9b1e-4c39-a3b5-5f2f0fbd8b3e"  # the session that docs/handover.md continues
+
+
+@pytest.fixture
+def at_home(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, with a deleted session that named two secrets, an error that was fixed, and a host's files."""
+    home, data = prepared / ".claude", REPOSITORY / "tests" / "data"
+    for variable, agent in (("CLAUDE_CONFIG_DIR", "claude"), ("CODEX_HOME", "codex"), ("GROK_HOME", "grok")):
+        monkeypatch.setenv(variable, str(prepared / f".{agent}"))
+    said = [
+        (claude_user, "The password is password=Xk29-fuse-Lamp!7 and the key AKIAQ3EGT5IY7LKWN2PX"),
+        (claude_answer, "Noted."),
+    ]
+    records = [speaker(_TALK, number, text) for number, (speaker, text) in enumerate(said, start=1)]
+    path = CLAUDE.write(home, lines(record | {"cwd": "/home/devbox/shop"} for record in records), _TALK)
+    (prepared / ".my-host" / "sessions").mkdir(parents=True)
+    (prepared / ".my-host" / "sessions" / "cli%3A1.jsonl").write_text('{"role": "user", "content": "hello"}\n')
+    versions = [f"{folder.parent.name}={folder}" for folder in data.glob("[cg]*/*") if folder.is_dir()]
+    with open_memory(prepared.parent / "store", [f"claude={home}", *versions]) as memory:
+        memory.sweep()
+    path.unlink()
+    unread = "11111111-0000-4000-8000-000000000002"
+    CLAUDE.write(home, lines([claude_user(unread, 1, "Please add a multiply function")]), unread)
+    (home / "settings.json").write_text("{}")
+    return prepared
+
+
+def _run(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line as a person does: at a terminal on which `y` is typed."""
+    keyboard, terminal = pty.openpty()
+    os.write(keyboard, b"y\n")
+    bash = ["bash", "-c", f'recollect() {{ {sys.executable} -m recollect "$@"; }}; {command}']
+    try:
+        return subprocess.run(
+            bash, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+        )
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+
+
+@pytest.mark.parametrize(("page", "code"), _CONSOLE)
+def test_commands_of_the_docs_run_as_printed(at_home: Path, page: Path, code: str) -> None:
+    for command, shown in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", code, re.MULTILINE):
+        done = _run(command)
+
+        assert done.returncode == 0, done.stdout
+        # What differs from store to store has digits in it.
+        first_words = {line.split()[0] for line in shown.splitlines() if line.strip()} - {"…"}
+        steady = {word for word in first_words if not re.search(r"\d", word)}
+        assert {word for word in steady if word not in done.stdout} == set(), done.stdout
