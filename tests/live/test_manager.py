@@ -210,14 +210,14 @@ def test_calls_of_tools_in_a_file_come_back_from_the_store_and_in_the_next_file(
     _write_chat(tmp_path / "files" / name)
 
     session = manager.get_or_create("telegram:42")
-    session.add_message("assistant", None, tool_calls=[CALL | {"id": "c2"}])
+    session.add_message("assistant", None, tool_calls=[CALL, CALL | {"id": "c2"}])
     session.add_message("tool", "built in 2 s", tool_call_id="c2", name="exec")
     manager.save(session)
 
     path = tmp_path / "files" / "telegram%3A42.jsonl"
     said = [{key: value for key, value in line.items() if key in ("role", "content", "tool_calls")} for line in CHAT]
     expected = [line for line in said if line] + [
-        {"role": "assistant", "content": None, "tool_calls": [CALL | {"id": "c2"}]},
+        {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "c2"}]},
         {"role": "tool", "content": "built in 2 s"},
     ]
     shown = [line for line in _lines(path) if "role" in line]
@@ -225,7 +225,7 @@ def test_calls_of_tools_in_a_file_come_back_from_the_store_and_in_the_next_file(
     assert manager.get_or_create("telegram:42").get_history(200) == manager.get_history("telegram:42", 200)
     assert manager.get_history("telegram:42")[2] == {key: CHAT[3][key] for key in CHAT[3] if key != "ts"}
     listed = manager.list()[0]
-    assert (listed.key, listed.channel, listed.tool_calls) == ("telegram:42", "telegram", 2)
+    assert (listed.key, listed.channel, listed.tool_calls) == ("telegram:42", "telegram", 3)
     (hit, *_) = manager.live.search("npm run build").hits
     assert "tool_call" in {match.kind for match in hit.matches}
     assert sorted(file.name for file in path.parent.iterdir()) == [path.name, f"{name}.old"]

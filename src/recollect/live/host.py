@@ -252,13 +252,17 @@ class Live:
         row = self._appender.get(key)
         return self._messages(row, self._store.live.messages(row._replace(first_position=0)))
 
-    def before_window(self, name: str, event_uids: Collection[str]) -> set[str]:
-        """Which of a session's events come before the messages that `get_history` gives."""
-        row = self._appender.find(name) or self._store.live.find_session(LIVE, name.removeprefix(f"{LIVE}:"))
-        window = self._store.live.messages(row, LIVE_WINDOW) if row is not None else []
-        start = window[0].position if window else 0
+    def history_start(self, row: LiveSession) -> int:
+        """The position of the first message that `get_history` gives; 0 if it gives all."""
+        held = self._store.live.find_session(LIVE, row.session_uid.removeprefix(f"{LIVE}:"))
+        window = self._store.live.messages(held, LIVE_WINDOW) if held is not None else []
+        is_whole = held is None or (not held.first_position and len(window) < LIVE_WINDOW)
+        return 0 if is_whole or not window else window[0].position
+
+    def before(self, position: int, event_uids: Collection[str]) -> set[str]:
+        """Which of these events come before a position in their session."""
         events = self._store.event_headers.by_uid(event_uids)
-        return {uid for uid, event in events.items() if event.position < start}
+        return {uid for uid, event in events.items() if event.position < position}
 
     def messages_after(self, key: str, message_id: str | None, added: Collection[str] = ()) -> list[Message]:
         """The messages behind one of a session, and those of `added`, oldest first."""
@@ -394,17 +398,20 @@ def _said(
     if content_type in (MEDIA, SUMMARY):
         raise UsageError(f"Reserved content type: {content_type}", "use `attach_media` or `compact`")
     text, parts = said(content)
+    name = message_id or uuid.uuid4().hex
     calls = [_call(*call, at) for call in calls_of(extra)]
+    for number, call in enumerate(calls):  # hosts number the calls of each answer anew
+        call.native_id = f"{name}:{number}"
     native = {} if parts is None else {"content": parts}
     native |= {"extra": without_bytes(dict(extra))} if extra else {}
     answered = as_id(extra.get("tool_call_id")) if role == "tool" else None
     if calls and not text:
         event, *calls = calls
-        event.native_id = message_id or event.native_id
+        event.native_id = name
         event.payload = {**event.payload, "native": {"content": content, **native}}
     else:
         payload = {"text" if answered is None else "output": text, **({"native": native} if native else {})}
-        event = _event(_KINDS.get(role, OTHER), payload, summarise(text), message_id, at)
+        event = _event(_KINDS.get(role, OTHER), payload, summarise(text), name, at)
     if answered is not None:
         event.call_id, event.tool = answered, as_text(extra.get("name"))
     event.role, event.content_type = role, content_type

@@ -65,15 +65,23 @@ def path_of(folder: Path, key: str) -> Path:
 
 def find_path(folder: Path, key: str) -> Path:
     """The file of a session, or the one in which a host that writes `_` for `:` and the like has it."""
-    own, *others = paths_of(folder, key)
-    return next((path for path in others if path.suffix == SUFFIX and not own.exists()), own)
+    own, older = path_of(folder, key), _older_path(folder, key)
+    return older if not own.exists() and _is_of(older, key) else own
 
 
 def paths_of(folder: Path, key: str) -> list[Path]:
-    """The file of a session, whether or not it exists, and what an older host left of it."""
-    own, older = path_of(folder, key), folder / _file_name(re.sub(r'[<>:"/\\|?*]', "_", key))
-    others = (older, *(path.with_name(f"{path.name}{KEPT}") for path in (own, older)))
-    return [own, *(path for path in others if path != own and path.exists() and read_file(path).key == key)]
+    """All files of a session, with what is left of an older host's."""
+    places = (path_of(folder, key), _older_path(folder, key))
+    paths = {path: None for place in places for path in (place, place.with_name(f"{place.name}{KEPT}"))}
+    return [path for path in paths if _is_of(path, key)]
+
+
+def _older_path(folder: Path, key: str) -> Path:
+    return folder / _file_name(re.sub(r'[<>:"/\\|?*]', "_", key))
+
+
+def _is_of(path: Path, key: str) -> bool:
+    return path.exists() and read_file(path).key == key
 
 
 def _file_name(name: str) -> str:

@@ -100,7 +100,7 @@ class SessionManager:
 
     def delete(self, key: str) -> bool:
         """Delete a session with its file, to the last byte; False if there is none."""
-        held = [path for path in paths_of(self.folder, key) if path.exists()]
+        held = paths_of(self.folder, key)
         is_stored = self.live.delete(key)
         for path in held:
             path.unlink()

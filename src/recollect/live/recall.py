@@ -146,11 +146,12 @@ class SessionSearch:
     def _own_past(self, query: str, current: str, channel: str | None) -> tuple[Recall, ...]:
         """What matches in the conversation that asks, before its history begins."""
         row = self._live.find(current)
-        if row is None:
+        start = self._live.history_start(row) if row is not None else 0
+        if row is None or not start:
             return ()
         hits = self._live.search(query, session=current, channel=channel, matches=_MOST_OWN, context=WINDOW).hits
         matches = [match for hit in hits for match in hit.matches]
-        early = self._live.before_window(row.session_uid, [match.event_uid for match in matches])
+        early = self._live.before(start, [match.event_uid for match in matches])
         chosen = [match for match in matches if match.event_uid in early][:_MATCHES]
         return (_with_matches(self._recall(row), hits[0], chosen),) if chosen else ()
 
