@@ -3,6 +3,7 @@
 Commands of docs/daily-use.md have a test of their own, which compares all that they print.
 """
 
+import json
 import os
 import pty
 import re
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from recollect.api import open_memory
+from recollect.config import load_settings
+from recollect.live import Backfill, Live
 from tests.agents.sdk import load_sdk
 from tests.conftest import REPOSITORY, with_key
 from tests.logs import CLAUDE, claude_answer, claude_user, lines
@@ -75,12 +78,35 @@ def test_code_of_the_docs_runs_as_printed(prepared: Path, page: Path, code: str)
         exec(compile(code, str(page), "exec"), {"__name__": "docs"})
 
 
-_CONSOLE = [
-    pytest.param(page, code, id=page.stem)
-    for page in PAGES
-    if page.stem != "daily-use"
-    for code in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-]
+def _blocks(language: str) -> list[tuple[str, str]]:
+    blocks = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return [(page.stem, code) for page in PAGES for code in blocks.findall(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "code"), [block for block in _blocks("toml") if block[0] != "adding-an-agent"])
+def test_settings_of_the_docs_are_valid(tmp_path: Path, page: str, code: str) -> None:
+    (tmp_path / "config.toml").write_text(code)
+
+    load_settings(environment={"RECOLLECT_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(("page", "code"), _blocks("json"))
+def test_every_line_of_json_in_the_docs_can_be_read(page: str, code: str) -> None:
+    assert all(isinstance(json.loads(line), dict) for line in code.splitlines())
+
+
+def test_the_lines_that_a_host_may_write_are_imported(tmp_path: Path) -> None:
+    (code,) = [code for page, code in _blocks("json") if page == "agent-hosts"]
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "telegram%3A42.jsonl").write_text(code)
+
+    with open_memory(with_key(tmp_path / "store")) as memory:
+        report = Backfill(Live(memory)).run(tmp_path / "files")
+
+    assert (report.messages_new, report.skipped) == (1, [])
+
+
+_CONSOLE = [pytest.param(page, code, id=page) for page, code in _blocks("console") if page != "daily-use"]
 _TALK = "5fac35d1-9b1e-4c39-a3b5-5f2f0fbd8b3e"  # the session that docs/handover.md continues
 
 
@@ -123,7 +149,7 @@ def _run(command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("page", "code"), _CONSOLE)
-def test_commands_of_the_docs_run_as_printed(at_home: Path, page: Path, code: str) -> None:
+def test_commands_of_the_docs_run_as_printed(at_home: Path, page: str, code: str) -> None:
     for command, shown in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", code, re.MULTILINE):
         done = _run(command)
 
