@@ -231,6 +231,18 @@ def test_calls_of_tools_in_a_file_come_back_from_the_store_and_in_the_next_file(
     assert sorted(file.name for file in path.parent.iterdir()) == [path.name, f"{name}.old"]
 
 
+def test_a_key_with_an_underscore_is_not_taken_for_a_channel(manager: SessionManager, tmp_path: Path) -> None:
+    _write_chat(tmp_path / "files" / "my_notes.jsonl")
+
+    session = manager.get_or_create("my_notes")
+
+    assert len(session.messages) == 4
+    assert [row.key for row in manager.list()] == ["my_notes"]
+    assert manager.get_or_create("my:notes").messages == []
+    assert manager.delete("my_notes")
+    assert list((tmp_path / "files").iterdir()) == []
+
+
 def test_what_a_save_does_not_know_stays_in_the_file(manager: SessionManager, tmp_path: Path) -> None:
     path = tmp_path / "files" / "telegram%3A42.jsonl"
     _write_chat(path)

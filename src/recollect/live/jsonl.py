@@ -71,9 +71,13 @@ def find_path(folder: Path, key: str) -> Path:
 
 def paths_of(folder: Path, key: str) -> list[Path]:
     """All files of a session, with what is left of an older host's."""
-    places = (path_of(folder, key), _older_path(folder, key))
-    paths = {path: None for place in places for path in (place, place.with_name(f"{place.name}{KEPT}"))}
-    return [path for path in paths if _is_of(path, key)]
+    own, older = path_of(folder, key), _older_path(folder, key)
+    theirs = [path for path in (older, _kept(older)) if path not in (own, _kept(own)) and _is_of(path, key)]
+    return [*(path for path in (own, _kept(own)) if path.exists()), *theirs]
+
+
+def _kept(path: Path) -> Path:
+    return path.with_name(f"{path.name}{KEPT}")
 
 
 def _older_path(folder: Path, key: str) -> Path:
@@ -97,9 +101,9 @@ def _key_of(path: Path) -> str:
     return name if ":" in name or "%" in path.name else name.replace("_", ":", 1)
 
 
-def read_file(path: Path) -> SessionFile:
-    """All that can be read of a file."""
-    found = SessionFile(path, _key_of(path))
+def read_file(path: Path, key: str | None = None) -> SessionFile:
+    """All that can be read of a file. Its key is the one that it names, else `key`, else that of its own name."""
+    found = SessionFile(path, key or _key_of(path))
     for number, raw in enumerate(path.read_bytes().split(b"\n")):
         if not raw.strip():
             continue

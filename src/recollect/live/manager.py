@@ -136,7 +136,7 @@ class SessionManager:
             if session is not None:
                 self.derive(key)
             return
-        found = read_file(path)
+        found = read_file(path, key)
         if session is not None and found.session_uid not in (None, session.session_uid):
             self._leave_to_archived(found.session_uid, key)
             return
