@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.events import (
         HIDES_LEARNED,
         IS_ABANDONED,
+        IS_CLAMPED,
         IS_ERROR,
         IS_PROVISIONAL,
         IS_RETRY,

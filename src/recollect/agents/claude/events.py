@@ -53,6 +53,7 @@ class Place(msgspec.Struct, gc=False):
     ts_ms: int | None
     is_sub_agent: bool = False
     is_lossy: bool = False
+    is_clamped: bool = False
 
     def event(
         self,
@@ -91,6 +92,8 @@ class Place(msgspec.Struct, gc=False):
             None,
             retry_key,
         )
+        if self.is_clamped:
+            event.is_clamped = True
         if self.is_lossy:
             event.metadata = {"lossy": True}
         return event
@@ -322,6 +325,8 @@ def sort_part(part: Any, texts: list[str], media: list[dict[str, Any]], parts: l
         texts.append(part)
     elif "text" in block and (text := text_in(part)):
         texts.append(text)
+    elif block.get("text") == "":
+        return
     elif (reference := find_media(block)) is not None:
         media.append(reference)
     else:

@@ -209,7 +209,7 @@ def patched_paths(patch: str) -> list[str]:
     """The files an apply_patch text names, in its order."""
     paths: list[str] = []
     start = patch.find("*** ")
-    while start >= 0 and len(paths) < 5:
+    while start >= 0:
         if patch.startswith(_PATCH_MARKS, start):
             line = patch[start : start + HEAD_CHARS].partition("\n")[0]
             paths.append(line.partition(": ")[2].strip())
@@ -219,7 +219,7 @@ def patched_paths(patch: str) -> list[str]:
 
 
 def summarise_edit(paths: list[str]) -> str:
-    return summarise(f"edited {', '.join(paths[:5])}") if paths else "edited files"
+    return summarise(f"edited {', '.join(paths)}") if paths else "edited files"
 
 
 def is_injected(text: str) -> bool:
