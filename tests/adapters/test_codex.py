@@ -1379,7 +1379,7 @@ def test_the_output_of_a_script_is_that_of_its_only_command(reading_of: Any) -> 
 
     reading = reading_of(run_script(wrapped(), source, "1 passed\n", "done"))
 
-    assert reading.told[-1].payload == {"output": "1 passed\ndone"}
+    assert reading.told[-1].payload == {"output": "1 passed\n"}
 
 
 def test_an_item_of_a_command_that_was_read_off_its_script_is_only_its_result(reading_of: Any) -> None:

@@ -70,6 +70,14 @@ def split_request(words: str) -> tuple[str, str]:
     return (request, words[: headings[-1].start()].strip()) if request else (words, "")
 
 
+# How the desktop app and the editors ask for a title, in a thread of their own.
+_TITLE_TASK = re.compile(r".{0,120}provide a short title for a task\b|Generate a concise UI title\b", re.DOTALL)
+
+
+def asks_title(words: str) -> bool:
+    return _TITLE_TASK.match(words.lstrip()) is not None
+
+
 # The output of a call has no error flag; a failed one begins with one of these.
 _FAILED = (
     "exec_command failed",
