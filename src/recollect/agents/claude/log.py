@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from recollect.agentkit.content import text_in
+from recollect.agentkit.content import summarise, text_in, texts_in
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import NOTHING, Unreadable, read_log, read_rewritten
 from recollect.agentkit.protocol import CostTotal, Cursor, EventRecord, Record, SessionInfo, Source, Usage
@@ -24,7 +24,7 @@ from recollect.agents.claude.entries import (
 )
 from recollect.agents.claude.events import SYNTHETIC, Place, assistant_events, blocks_of
 from recollect.agents.claude.transcript import Queue, Transcript
-from recollect.kinds import AUTOMATION, HUMAN, MAIN_LANE, STAND_IN_LANE, SUB_AGENT, WARM_UP
+from recollect.kinds import ASSISTANT_MSG, AUTOMATION, HUMAN, MAIN_LANE, STAND_IN_LANE, SUB_AGENT, TOOL_RESULT, WARM_UP
 
 # Entries outside the lane: copies of what the lane holds, or state of the program.
 SKIPPED_TYPES = frozenset(
@@ -52,6 +52,7 @@ QUEUE = "queue-operation"
 _LANE = frozenset({"user", "assistant", "system", "attachment"})
 _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
+_SUB = "sub:"  # before the id of a record that a parent's log holds of a sub-agent
 _WARM_UP_PROMPT = "Warmup"
 
 
@@ -130,7 +131,7 @@ class TranscriptLog(Transcript):
             return NOTHING
         entry.sessionId, entry.agentId, entry.isSidechain = outer.sessionId, agent_id, True
         entry.cwd, entry.gitBranch, entry.version = outer.cwd, outer.gitBranch, outer.version
-        entry.uuid = f"sub:{as_id(entry.uuid) or offset}"  # its own log has the same uuid: two events for a while
+        entry.uuid = f"{_SUB}{as_id(entry.uuid) or offset}"  # its own log has the same uuid: two events for a while
         entry.parentUuid = self.follow(session, entry.uuid)
         records = self._lane(entry, offset, raw, is_lossy, outer.timestamp)
         for record in records:
@@ -286,7 +287,18 @@ class TranscriptLog(Transcript):
         agent_id = as_id(facts.agentId)
         if agent_id is None or not events or events[0].call_id is None:
             return []
-        return [SessionInfo(f"{self._session(entry)}/{agent_id}", spawn_call_id=events[0].call_id)]
+        session = f"{self._session(entry)}/{agent_id}"
+        link = SessionInfo(session, spawn_call_id=events[0].call_id)
+        last = self.last_of(session)
+        texts = texts_in(events[0].payload.get("output")) if last and facts.status in (None, "completed") else []
+        answer = "\n".join(text for text in texts if not text.startswith("agentId: ")).strip()
+        if not answer or events[0].kind != TOOL_RESULT:
+            return [link]
+        # The last words of a sub-agent without a log of its own are in no progress record.
+        name, words = f"{_SUB}{place.native_id}", {"text": answer}
+        said = EventRecord(session, name, place.position, place.ts_ms, ASSISTANT_MSG, words, summarise(answer))
+        said.lane, said.role, said.parent_native_id = STAND_IN_LANE, "assistant", last
+        return [link, said]
 
     def _searched(self, facts: ResultFacts, place: Place, result: EventRecord) -> list[Record]:
         """Web searches, each with a price. A request of its own makes them, of which the log has no tokens."""

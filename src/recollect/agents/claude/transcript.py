@@ -169,9 +169,12 @@ class Transcript(Log):
 
     def follow(self, session: str, uuid: str) -> str | None:
         """The record of a sub-agent that its next one follows, which the parent's log does not say."""
-        last = self._agents.get(session)
+        last = self.last_of(session)
         _keep(self._agents, session, uuid, KEPT_AGENTS)
         return last
+
+    def last_of(self, session: str) -> str | None:
+        return self._agents.get(session)
 
     def open_call(self, call_id: str, tool: str) -> None:
         _keep(self._calls, call_id, tool, KEPT_CALLS)

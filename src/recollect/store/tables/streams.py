@@ -288,13 +288,16 @@ class Streams:
     def _repeated(self) -> dict[int, tuple[str, str]]:
         """Events that say what another of the same time says, in dirty sessions where a request was set back in time.
 
-        Only these are looked through: results that come late are too many, and never copies alone.
+        Only these are looked through: results that come late are too many, and never copies alone. The user's own
+        commands have no call ids but those of their records.
         """
         rows = self._database.rows(
             "SELECT DISTINCT s.id, s.agent, s.native_id FROM streams s CROSS JOIN events e INDEXED BY events_as_typed"
             f" ON e.stream = s.id AND {IS_TYPED} WHERE s.is_dirty AND e.flags & {IS_CLAMPED}"
         )
-        same = f"lane, ts_ms, coalesce(base_kind, kind), role, tool, call_id, {CONTENT.format('')}"
+        same = (
+            f"lane, ts_ms, coalesce(base_kind, kind), role, tool, iif(role = 'user', '', call_id), {CONTENT.format('')}"
+        )
         return {
             event: (agent, native_id)
             for stream, agent, native_id in rows
