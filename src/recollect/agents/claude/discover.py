@@ -86,13 +86,6 @@ def folder_session(root: Path, path: Path) -> str | None:
     return parts[parts.index("subagents") - 1] if "subagents" in parts[1:] else None
 
 
-def has_log(transcript: Path, session: str) -> bool:
-    """Whether a sub-agent's own log lies where the versions that write one put it."""
-    root, _, agent_id = session.partition("/")
-    name = f"agent-{agent_id}.jsonl"
-    return (transcript.parent / name).is_file() or (transcript.parent / root / "subagents" / name).is_file()
-
-
 def todo_session(path: Path) -> str:
     """The session, or its sub-agent, that a to-do list is named after."""
     match = _TODO_FILE.fullmatch(path.stem)

@@ -61,9 +61,7 @@ class TranscriptLog(Transcript):
 
     def __init__(self, source: Source, state: Mapping[str, Any]) -> None:
         super().__init__(state)
-        self._path = source.path
         self._file_session, self._agent_id = discover.parse_name(source.root, source.path)
-        self._has_log: dict[str, bool] = {}  # sub-agents
         self._facts: dict[str, tuple[Any, ...]] = {}
         self._models: dict[str, str] = {}
         self._bases: set[str] = set()
@@ -119,20 +117,17 @@ class TranscriptLog(Transcript):
         return [prompts.other_event(self._place(entry, offset, is_lossy), raw, kind)]
 
     def _of_sub_agent(self, outer: Entry, progress: Progress, offset: int, is_lossy: bool) -> Sequence[Record]:
-        """A message of a sub-agent that has no log of its own; one that appears later takes the place of these."""
+        """A message of a sub-agent, which stands in for its own log: that takes the place of these where it is read."""
         agent_id, raw = as_id(progress.agentId), bytes(progress.message)
         if agent_id is None or raw[:1] != b"{":
             return NOTHING
         entry = decode_entry(raw)
-        session = f"{self._session(outer)}/{agent_id}"
-        if session not in self._has_log:
-            self._has_log[session] = discover.has_log(self._path, session)
-        if entry.type not in ("user", "assistant") or self._has_log[session]:
+        if entry.type not in ("user", "assistant"):
             return NOTHING
         entry.sessionId, entry.agentId, entry.isSidechain = outer.sessionId, agent_id, True
         entry.cwd, entry.gitBranch, entry.version = outer.cwd, outer.gitBranch, outer.version
         entry.uuid = f"{_SUB}{as_id(entry.uuid) or offset}"  # its own log has the same uuid: two events for a while
-        entry.parentUuid = self.follow(session, entry.uuid)
+        entry.parentUuid = self.follow(f"{self._session(outer)}/{agent_id}", entry.uuid)
         records = self._lane(entry, offset, raw, is_lossy, outer.timestamp)
         for record in records:
             if isinstance(record, EventRecord):
