@@ -4,8 +4,8 @@ from recollect.redact import without_rules
 from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE
 from recollect.store import (
     HIDES_LEARNED,
-    IS_CLAMPED,
     IS_PROVISIONAL,
+    MAY_REPEAT,
     Batch,
     EventRow,
     RawCache,
@@ -32,7 +32,7 @@ def _changed_events(raw: RawCache, agent: str, stream: StreamBatch) -> int:
     for row in rows:
         stored = held.get(row.event_uid)
         if stored is None:
-            is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & IS_CLAMPED
+            is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & MAY_REPEAT
             missing += not is_dropped
         elif (
             not (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED)

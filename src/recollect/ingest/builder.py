@@ -37,6 +37,7 @@ from recollect.store import (
     IS_ERROR,
     IS_PROVISIONAL,
     IS_RETRY,
+    MAY_REPEAT,
     TOLD_RETRY,
     Batch,
     CostTotalRow,
@@ -366,7 +367,7 @@ def _flags(event: EventRecord) -> int:
     flags = IS_ERROR if event.is_error else 0
     if event.is_retry:
         flags |= IS_RETRY | TOLD_RETRY
-    flags |= IS_CLAMPED if event.is_clamped else 0
+    flags |= (IS_CLAMPED if event.is_clamped else 0) | (MAY_REPEAT if event.may_repeat else 0)
     return flags | IS_PROVISIONAL if event.is_provisional else flags
 
 

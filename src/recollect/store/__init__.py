@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         IS_ERROR,
         IS_PROVISIONAL,
         IS_RETRY,
+        MAY_REPEAT,
         PIECE_BYTES,
         TOLD_RETRY,
         EventHeader,

@@ -26,6 +26,7 @@ ASKING = frozenset({"AskUserQuestion", "ExitPlanMode"})
 SPAWNING = frozenset({"Task", "Agent"})
 
 INTERRUPTED = "[Request interrupted by user"
+LATE_MS = 1_000  # results of calls that ran side by side come as late as this
 _CUT_OFF = "interrupted the call"
 _REFUSED = ("The user doesn't want to", INTERRUPTED, "User rejected")
 
@@ -53,7 +54,7 @@ class Place(msgspec.Struct, gc=False):
     ts_ms: int | None
     is_sub_agent: bool = False
     is_lossy: bool = False
-    is_clamped: bool = False
+    back_ms: int = 0
 
     def event(
         self,
@@ -92,8 +93,8 @@ class Place(msgspec.Struct, gc=False):
             None,
             retry_key,
         )
-        if self.is_clamped:
-            event.is_clamped = True
+        if self.back_ms:
+            event.is_clamped, event.may_repeat = True, self.back_ms > LATE_MS
         if self.is_lossy:
             event.metadata = {"lossy": True}
         return event

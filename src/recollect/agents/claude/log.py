@@ -147,8 +147,8 @@ class TranscriptLog(Transcript):
         native_id = as_id(entry.uuid) or f"{session}:{offset}"
         parent = self._parent_id(entry)
         ts_ms = parse_time_ms(entry.timestamp)
-        position, is_clamped = self.next_position(ts_ms if written is None else parse_time_ms(written))
-        if is_clamped and self._file_session == self.session and not entry.isSidechain:
+        position, back_ms = self.next_position(ts_ms if written is None else parse_time_ms(written))
+        if back_ms and self._file_session == self.session and not entry.isSidechain:
             # Resumes of 1.0.80 copy a conversation under a new id and time, but leave its prompts those they had.
             session = self._file_session
         self._last_id = native_id
@@ -167,7 +167,7 @@ class TranscriptLog(Transcript):
             ts_ms,
             lane != MAIN_LANE,
             is_lossy,
-            is_clamped,
+            back_ms,
         )
 
     def _parent_id(self, entry: Entry) -> str | None:

@@ -86,8 +86,8 @@ class Transcript(Log):
         self._agents: dict[str, Any] = dict(state.get("agents") or ())
         self._clock_ms: int
         self._tick: int  # the records since the clock's last move
-        self._is_back: bool  # one of them was older than the clock
-        self._clock_ms, self._tick, self._is_back = state.get("clock") or (0, 0, False)
+        self._back_ms: int  # by how much one of them was older than the clock
+        self._clock_ms, self._tick, self._back_ms = state.get("clock") or (0, 0, 0)
 
     def dump(self) -> dict[str, Any]:
         """The state to hand to the cursor."""
@@ -109,7 +109,7 @@ class Transcript(Log):
             "leaves": _grouped(self._leaves),
             "queued": [list(pair) for pair in self._queued.items()],
             "agents": [list(pair) for pair in self._agents.items()],
-            "clock": [self._clock_ms, self._tick, self._is_back],
+            "clock": [self._clock_ms, self._tick, self._back_ms],
         }
         return {name: value for name, value in state.items() if value}
 
@@ -120,20 +120,20 @@ class Transcript(Log):
     def is_warm_up_lane(self, lane: str) -> bool:
         return lane in self._warm_ups
 
-    def next_position(self, ts_ms: int | None) -> tuple[int, bool]:
-        """The position of the next record, and whether it is clamped.
+    def next_position(self, ts_ms: int | None) -> tuple[int, int]:
+        """The position of the next record, and by how many milliseconds it is clamped.
 
         Records are in the order of their file, and among other files by their times: a session may be spread over
         several, so offsets say nothing. A time before that of an earlier record of the file counts as that one's.
         """
         if ts_ms is not None and self._clock_ms < ts_ms < 1 << _TIME_BITS:
-            self._clock_ms, self._tick, self._is_back = ts_ms, 0, False
+            self._clock_ms, self._tick, self._back_ms = ts_ms, 0, 0
         else:
-            self._is_back = self._is_back or ts_ms != self._clock_ms
+            self._back_ms = max(self._back_ms, 1 if ts_ms is None else self._clock_ms - ts_ms)
             self._tick += 1
             self._clock_ms += self._tick >> _TICK_BITS
             self._tick %= 1 << _TICK_BITS
-        return ((self._clock_ms << _TICK_BITS) + self._tick) << _BLOCK_BITS, self._is_back
+        return ((self._clock_ms << _TICK_BITS) + self._tick) << _BLOCK_BITS, self._back_ms
 
     def is_queued_again(self, words: str | None, ts_ms: int | None) -> bool:
         """Whether a prompt just queued is one that the program put back: some versions do so every 80 ms."""

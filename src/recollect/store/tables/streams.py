@@ -18,7 +18,7 @@ from recollect.kinds import (
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
-from recollect.store.tables.events import CONTENT, IS_ABANDONED, IS_CLAMPED, IS_RETRY, IS_TYPED, STANDS_IN, EventHeaders
+from recollect.store.tables.events import CONTENT, IS_ABANDONED, IS_RETRY, IS_TYPED, MAY_REPEAT, STANDS_IN, EventHeaders
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
 from recollect.uids import name_half
@@ -286,27 +286,28 @@ class Streams:
         return repeated | replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
 
     def _repeated(self) -> dict[int, tuple[str, str]]:
-        """Events that say what another of the same time says, in dirty sessions where a request was set back in time.
+        """Events of dirty sessions that may repeat another and say what it says, at its time.
 
-        Only these are looked through: results that come late are too many, and never copies alone. The user's own
-        commands have no call ids but those of their records.
+        Of a session that need not be read as a whole, the events since then. The user's own commands have no call ids
+        but those of their records.
         """
         rows = self._database.rows(
-            "SELECT DISTINCT s.id, s.agent, s.native_id FROM streams s CROSS JOIN events e INDEXED BY events_as_typed"
-            f" ON e.stream = s.id AND {IS_TYPED} WHERE s.is_dirty AND e.flags & {IS_CLAMPED}"
+            "SELECT DISTINCT s.id, s.agent, s.native_id FROM streams s CROSS JOIN events e ON e.stream = s.id"
+            " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0)"
+            f" WHERE s.is_dirty AND e.flags & {MAY_REPEAT}"
         )
-        same = (
-            f"lane, ts_ms, coalesce(base_kind, kind), role, tool, iif(role = 'user', '', call_id), {CONTENT.format('')}"
-        )
+        call = "iif(role = 'user', '', call_id)"
+        same = f"lane, ts_ms, coalesce(base_kind, kind), role, tool, {call}, {CONTENT.format('')}"
         return {
             event: (agent, native_id)
             for stream, agent, native_id in rows
             for (event,) in self._database.rows(
-                f"SELECT id FROM (SELECT id, native_id, flags & {IS_CLAMPED} AS is_late,"
-                f" first_value(native_id) OVER told AS original, min(flags & {IS_CLAMPED}) OVER told AS is_all_late"
+                f"SELECT id FROM (SELECT id, native_id, flags & {MAY_REPEAT} AS may_repeat,"
+                f" first_value(native_id) OVER told AS original, min(flags & {MAY_REPEAT}) OVER told AS all_may"
                 " FROM events WHERE stream = ? AND ts_ms IS NOT NULL"
-                f" WINDOW told AS (PARTITION BY {same} ORDER BY flags & {IS_CLAMPED}, position, event_uid))"
-                " WHERE is_late AND (NOT is_all_late OR native_id <> original)",
+                f" WINDOW told AS (PARTITION BY {same} ORDER BY flags & {MAY_REPEAT}, position, event_uid"
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))"
+                " WHERE may_repeat AND (NOT all_may OR native_id <> original)",
                 (stream,),
             )
         }
