@@ -33,7 +33,7 @@ _INDEXED = re.compile(r"(?<![\w$])([A-Za-z_$][\w$]*)\[(\d+)\]")
 _SETS = re.compile(r"\b(?:const|let|var)\s+([\w$]+|[\[{][^=;]{0,200}?[\]}])\s*=\s*")
 _LOOPS = re.compile(
     r"\bfor\s*\(\s*(?:const|let|var)\s+(?P<item>[^()]{1,80}?)\s+of\s+(?P<of>[\w$]+|(?=\[))"
-    r"|(?P<each>(?<![\w$])[\w$]+|\])\.(?:map|forEach)\(\s*(?:async\s*)?\(?\s*(?P<given>[\w$]+)"
+    r"|(?P<each>(?<![\w$])[\w$]+|\])\.(?:map|forEach)\(\s*(?:async\s*)?\(?\s*(?P<given>[\w$]+)[^)=]{0,40}\)?\s*=>"
 )
 _KEPT = re.compile(r"(?<![\w$])([\w$]+)\.push\(\s*(?:await\s+)?$")
 _HOLES = re.compile(r"\$\{([^{}]{1,200})\}")
