@@ -1451,6 +1451,17 @@ def test_a_command_that_only_the_run_knew_is_marked_as_a_template(reading_of: An
     assert call.payload["input"] == {"cmd": command, "is_template": True}
 
 
+@pytest.mark.parametrize(
+    ("written", "command"), [('"echo ${HOME}"', "echo ${HOME}"), ("`echo \\${HOME}`", "echo ${HOME}")]
+)
+def test_a_variable_of_the_shell_makes_no_template(reading_of: Any, written: str, command: str) -> None:
+    source = f"await tools.exec_command({{cmd: {written}}});"
+
+    (call,) = [event for event in reading_of(run_script(wrapped(), source)).told if event.tool == "exec_command"]
+
+    assert call.payload["input"] == {"cmd": command}
+
+
 def test_the_exit_code_that_a_script_prints_is_the_commands(reading_of: Any) -> None:
     source = 'const r = await tools.exec_command({cmd: "make"}); text(r.output); text(`exit_code=${r.exit_code}`);'
 

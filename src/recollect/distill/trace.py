@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from recollect import schema
-from recollect.agentkit.edits import find_patches, named_path, parse_patch
+from recollect.agentkit.edits import find_patches, named_path, patched_paths
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
 from recollect.distill.verdict import verdict
@@ -243,7 +243,7 @@ def _settle_paths(trace: Trace, payloads: Payloads) -> None:
 
 def _edited_paths(given: Any) -> Iterable[str]:
     """All files that an edit's arguments name."""
-    if patched := [change.renamed_from or change.path for text in find_patches(given) for change in parse_patch(text)]:
+    if patched := [path for patch in find_patches(given) for path in patched_paths(patch)]:
         return patched
     fields = given if isinstance(given, Mapping) else {}
     changes = fields.get("changes")

@@ -16,6 +16,7 @@ import msgspec
 import orjson
 
 from recollect.agentkit.content import summarise, texts_in
+from recollect.agentkit.edits import patched_paths
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, remember, short_hash, storable
@@ -190,14 +191,14 @@ def describe_call(tool: str, arguments: Any) -> tuple[str, str]:
     if tool in SHELL_TOOLS:
         argv = fields.get("cmd", fields.get("command"))
         if isinstance(argv, list) and argv[:1] == ["apply_patch"]:
-            return EDIT, text.summarise_edit(text.patched_paths(text.shell_command(argv[1:])))
+            return EDIT, text.summarise_edit(patched_paths(text.shell_command(argv[1:])))
         command = text.shell_command(argv)
         if text.is_patch_command(command):
-            return EDIT, text.summarise_edit(text.patched_paths(command))
+            return EDIT, text.summarise_edit(patched_paths(command))
         return shell_kind(command), text.summarise_command(command)
     if tool == "apply_patch":
         patch = arguments if isinstance(arguments, str) else fields.get("input", fields.get("patch"))
-        return EDIT, text.summarise_edit(text.patched_paths(patch if isinstance(patch, str) else ""))
+        return EDIT, text.summarise_edit(patched_paths(patch if isinstance(patch, str) else ""))
     return TOOL_CALL, _describe_other(tool, arguments)
 
 

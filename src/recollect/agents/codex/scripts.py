@@ -11,9 +11,10 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from recollect.agentkit.edits import patched_paths
 from recollect.agentkit.values import remember, short_hash
 from recollect.agents.codex.rollout import State, is_own_id, state_key
-from recollect.agents.codex.text import parse_outcome, patched_paths, shell_command
+from recollect.agents.codex.text import parse_outcome, shell_command
 
 KEPT_SCRIPTS = 8
 KEPT_NAMES = 24
@@ -36,7 +37,7 @@ _LOOPS = re.compile(
     r"|(?P<each>(?<![\w$])[\w$]+|\])\.(?:map|forEach)\(\s*(?:async\s*)?\(?\s*(?P<given>[\w$]+)[^)=]{0,40}\)?\s*=>"
 )
 _KEPT = re.compile(r"(?<![\w$])([\w$]+)\.push\(\s*(?:await\s+)?$")
-_HOLES = re.compile(r"\$\{([^{}]{1,200})\}")
+_HOLES = re.compile(r"(?<!\\)\$\{([^{}]{1,200})\}")
 _MARKS = re.compile(r"[\[\](){},;\n]")
 _OPENING, _CLOSING = "([{", ")]}"
 MOST_COMMANDS = 24
@@ -130,21 +131,24 @@ class _Reading:
             return parts
         words = self._source[start:end].strip()
         if _STRING.fullmatch(words):
-            found = self._filled(_unescape(words[1:-1]) if words[0] != "`" else words[1:-1].replace("\\`", "`"))
-            return [command.text for command in found] if not any(command.is_template for command in found) else []
+            found = self._filled(words)
+            return [] if any(command.is_template for command in found) else [command.text for command in found]
         return self._values.get(words, [])
 
-    def _filled(self, template: str) -> list[Command]:
-        """A template with the values of its variables; as often as the one among them that a loop sets has values."""
-        names = [name for hole in _HOLES.findall(template) if (name := hole.strip()) in self._values]
-        counts = {len(self._values[name]) for name in names} - {1}
+    def _filled(self, literal: str) -> list[Command]:
+        """A string, with the values of its variables; as often as the one among them that a loop sets has values."""
+        pieces = _HOLES.split(literal[1:-1]) if literal[0] == "`" else [literal[1:-1]]  # words and variables by turns
+        known = {hole: self._values[name] for hole in pieces[1::2] if (name := hole.strip()) in self._values}
+        counts = {len(values) for values in known.values()} - {1}
         if len(counts) > 1:
-            names, counts = [], set()
+            known = {}
         filled = []
-        for number in range(min(max(counts, default=1), MOST_COMMANDS)):
-            values = {name: self._values[name][number if len(self._values[name]) > 1 else 0] for name in names}
-            text = _HOLES.sub(lambda hole, values=values: values.get(hole[1].strip(), hole[0]), template)  # type: ignore[misc]
-            filled.append(Command(text, _HOLES.search(text) is not None))
+        for turn in range(min(max(counts, default=1) if known else 1, MOST_COMMANDS)):
+            texts = [_unescape(piece) for piece in pieces]
+            texts[1::2] = [
+                known[hole][turn % len(known[hole])] if hole in known else f"${{{hole}}}" for hole in pieces[1::2]
+            ]
+            filled.append(Command("".join(texts), len(known) < len(set(pieces[1::2]))))
         return filled
 
     def _read_loops(self, known: Mapping[str, list[Any]]) -> None:
@@ -174,7 +178,7 @@ class _Reading:
         first = start if key is None else key.end() if key["colon"] else key.start("key")
         words = self._source[first : self._end(first)].strip()
         if _STRING.fullmatch(words) and words[0] == "`":
-            commands = self._filled(words[1:-1].replace("\\`", "`"))
+            commands = self._filled(words)
         else:
             known = self._texts(first + self._source[first:].find(words), self._end(first))
             known = [shell_command(known)] if words[:1] == "[" else known

@@ -205,25 +205,11 @@ def shell_command(argv: Any) -> str:
 
 
 _PATCH_COMMAND = re.compile(r"(?:cd [^;&|\n]+ && )?apply_patch\s*<<")
-_PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ")
 
 
 def is_patch_command(command: str) -> bool:
     """Whether a shell was only used to hand over a patch: `cd src && apply_patch <<'EOF'`."""
     return _PATCH_COMMAND.match(command) is not None
-
-
-def patched_paths(patch: str) -> list[str]:
-    """The files an apply_patch text names, in its order."""
-    paths: list[str] = []
-    start = patch.find("*** ")
-    while start >= 0:
-        if patch.startswith(_PATCH_MARKS, start):
-            line = patch[start : start + HEAD_CHARS].partition("\n")[0]
-            paths.append(line.partition(": ")[2].strip())
-        start = patch.find("\n*** ", start)
-        start += start >= 0  # past the line end
-    return paths
 
 
 def summarise_edit(paths: list[str]) -> str:
