@@ -22,7 +22,17 @@ from recollect.schema import Event, Session
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MARK = OPENING.decode()
 _RESULTS = (TOOL_RESULT, ERROR, DECISION, HUMAN_INTERVENTION)
-_OF_THE_PAYLOAD = ("blocks", "parts", "command", "toolUseResult", "stderr_chars", "message", "signature", "block")
+_OF_THE_PAYLOAD = (
+    "blocks",
+    "parts",
+    "context",
+    "command",
+    "toolUseResult",
+    "stderr_chars",
+    "message",
+    "signature",
+    "block",
+)
 _NO_MEDIA = "[not kept by Recollect: {kind}, {bytes} bytes]"
 
 
@@ -135,6 +145,7 @@ def _shell_text(payload: Mapping[str, Any]) -> str:
 def _prompt_blocks(payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A prompt as it was: its text split into its blocks again, a slash command with what the program adds."""
     text, native = payload.get("text") or "", payload.get("native") or {}
+    yield from ({"type": "text", "text": words} for words in native.get("context") or ())
     if command := native.get("command"):
         name, _, arguments = text.partition(" ")
         words = f"<command-message>{command.get('message')}</command-message>\n<command-name>{name}</command-name>"
