@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 
-_ROWS = 3  # how titles are chosen and tasks recognised: rows of another way are made again
+_ROWS = 4  # how titles are chosen and tasks recognised: rows of another way are made again
 
 
 @dataclass(frozen=True, slots=True)
