@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from recollect import analysis, ingest, sessions
 from recollect.clock import now_ms
 from recollect.config import Settings, read_hooks
-from recollect.forget import drop_leftovers, finish_forgetting, hide_named, scrub_if_due
+from recollect.forget import (
+    ANSWERS_KEPT_MS,
+    drop_leftovers,
+    expire_answers,
+    finish_forgetting,
+    hide_named,
+    scrub_if_due,
+)
 from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
@@ -37,7 +44,7 @@ def sweep(
     begun, began_ns = time.monotonic(), time.time_ns()
     with sweep_lock(store.folder):
         last = read_sweep_state(store.folder)
-        finish_forgetting(store)
+        finish_forgetting(store, settings.rules, settings.domains)
         finish_evictions(store)
         store.recover_appended()
         work = _Sweep(store, settings, progress)
@@ -125,7 +132,8 @@ class _Sweep:
     def settle(self, *, is_all_read: bool) -> None:
         """Make the rows and digests of sessions that changed."""
         store, settings = self._store, self._settings
-        finish_forgetting(store)  # a log may show only late that it is a sub-agent of what was forgotten
+        # A log may show only late that it is a sub-agent of what was forgotten.
+        finish_forgetting(store, settings.rules, settings.domains)
         if is_settled(store, settings.rules, settings.domains):
             return
         self.changed |= set(store.streams.dirty())
@@ -136,7 +144,8 @@ class _Sweep:
         self.report.events_new = max(0, self.report.events_new - dropped)
 
     def retain(self) -> None:
-        """Keep the store within its budget."""
+        """Keep the store within its budget, and no answer to a sandbox longer than a day."""
+        expire_answers(self._store, self.at_ms - ANSWERS_KEPT_MS)
         limits, host, notify = self._settings.limits, self._settings.host, self._settings.notify
         advance = partial(self._progress, "evicting")
         self.report.budget = keep_within_budget(self._store, limits, host, advance, notify=notify)

@@ -250,6 +250,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Groups.clear": lambda memory, other: memory.groups.clear("x", "outside"),
     "Groups.resume": lambda memory, other: memory.groups.resume("2", "outside"),
     "Groups.write_snapshots": lambda memory, other: memory.groups.write_snapshots("outside"),
+    "Groups.renew_snapshots": lambda memory, other: memory.groups.renew_snapshots(),
     "Groups.serve": lambda memory, other: memory.groups.serve("outside"),
     "Groups.run": lambda memory, other: memory.groups.run("hello", "outside"),
     "Groups.active": lambda memory, other: memory.groups.active(),

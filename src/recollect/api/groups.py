@@ -32,6 +32,7 @@ from recollect.groups import (
 )
 from recollect.ingest import Protection
 from recollect.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
+from recollect.shared_folder import HISTORY_NAME
 from recollect.store import MAIN_GROUP
 
 if TYPE_CHECKING:
@@ -174,6 +175,13 @@ class Groups:
         shown = self.all() if name == MAIN_GROUP else [group]
         groups.write_snapshots(groups.Snapshot(group, shown, self.sessions(name).history(), self._todos(group), tasks))
 
+    def renew_snapshots(self) -> None:
+        """Write the snapshots of all groups that have had any."""
+        for group in self.all():
+            with suppress(UsageError):  # a sandbox may have put something else in the folder's place
+                if Path(group.ipc).is_dir():
+                    self.write_snapshots(group.name)
+
     def _todos(self, group: Group) -> list[str]:
         try:
             digest = self._memory.digest(self._memory.session(group.session_uid or ""))
@@ -182,15 +190,22 @@ class Groups:
         return [todo.text for todo in digest.open.todos]
 
     def serve(self, name: str) -> list[Answered]:
-        """Answer the requests that wait in a group's IPC folder, each with the group's own rights."""
+        """Answer the first requests that wait in a group's IPC folder, with the group's own rights.
 
+        The others wait for the next call, so that every group has its turn. Raises UsageError for a folder that is
+        none.
+        """
         group = self.get(name)
         if not groups.has_requests(group):
             return []
+        if not (Path(group.ipc) / HISTORY_NAME).exists():  # a sweep that finished forgetting deleted them
+            self.write_snapshots(name)
         self._catch_up()
+        rules, named = self._memory.settings.redaction, self._store.named_values.all()
+        redactor = Protection(self._folder, rules, named).redactor()
         with api.open_memory(self._folder, group=name) as memory:
-            known = memory._store.groups.answer
-            return groups.answer_requests(group, lambda request: known(name, request), memory.groups._execute)
+            known, execute = memory._store.groups.answer, memory.groups._execute
+            return groups.answer_requests(group, lambda request: known(name, request), execute, redactor.payloads)
 
     def _execute(self, request: Request) -> Mapping[str, Any]:
         fields, name = request.fields, self.current()

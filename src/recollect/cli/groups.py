@@ -4,6 +4,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ from recollect.cli.fresh import open_fresh
 from recollect.cli.handoff import in_folder
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
+from recollect.errors import UsageError
 
 if TYPE_CHECKING:
+    from recollect.api import Memory
     from recollect.groups import Answered, Bookmark, Cleared, Group, Mount
 
 _POLL_SECONDS = 0.2
@@ -253,20 +256,42 @@ def ipc() -> None:
 def serve(group: str | None, once: bool, as_json: bool) -> None:
     """Answer requests of sandboxed agents, until you stop it.
 
-    Requests are JSON files in `tasks`, answers have the same names in `answers`, in each group's IPC folder.
+    Requests are JSON files in `tasks`, answers have the same names in `answers`, in each group's IPC folder. Groups
+    take turns. Answers expire after a day.
     """
+    told, done = set[str](), set[tuple[str, str]]()
     with open_memory() as memory:
-        for one in memory.groups.all():
-            if group in (None, one.name):
-                memory.groups.write_snapshots(one.name)
+        for name in _served_groups(memory, group):
+            with _reporting(name, told):
+                memory.groups.write_snapshots(name)
     while True:
+        before = len(done)
         with open_memory() as memory:
-            names = [group] if group else [one.name for one in memory.groups.all()]
-            for answered in (answer for name in names for answer in memory.groups.serve(name)):
-                _tell(answered, as_json)
-        if once:
+            for name in _served_groups(memory, group):
+                with _reporting(name, told):
+                    for answered in memory.groups.serve(name):
+                        done.add((answered.group, answered.request))
+                        _tell(answered, as_json)
+        if not once:
+            done.clear()
+            time.sleep(_POLL_SECONDS)
+        elif len(done) == before:
             return
-        time.sleep(_POLL_SECONDS)
+
+
+def _served_groups(memory: "Memory", group: str | None) -> list[str]:
+    return [group] if group else [one.name for one in memory.groups.all()]
+
+
+@contextmanager
+def _reporting(group: str, told: set[str]) -> Iterator[None]:
+    """Go on with the next group if one's folder cannot be used, and say so once."""
+    try:
+        yield
+    except (UsageError, OSError) as error:
+        if (line := f"{group}: {error}") not in told:
+            click.echo(one_line(line), err=True)
+        told.add(line)
 
 
 def _tell(answered: "Answered", as_json: bool) -> None:

@@ -77,7 +77,9 @@ def forget(
             click.echo(f"Finished an interrupted deletion: {plural(finished, 'session')}")
         if not dry_run and _is_done(memory, sessions, finished, conditions):
             if as_json:
-                print_json({"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished})
+                print_json(
+                    {"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished}
+                )
             else:
                 click.echo("Nothing is left to delete")
             return
@@ -199,6 +201,8 @@ def _plan_lines(planned: "ForgetPlan") -> Iterator[str]:
     if planned.lines:
         yield f"{plural(len(planned.lines), 'unreadable line')} that belong to no single session:"
         yield from _first(f"{line.path}:{line.line}" for line in planned.lines)
+    if planned.answers:
+        yield f"{plural(planned.answers, 'answer')} to agents in sandboxes, which may quote any session"
     if planned.forks:
         yield "These share text with them (forks, resumed copies, originals):"
         yield from _first(
@@ -226,7 +230,8 @@ def _session_line(session: "ForgottenSession") -> str:
 
 def _count(planned: "ForgetPlan") -> str:
     sessions, lines = plural(len(planned.sessions), "session"), plural(len(planned.lines), "line")
-    return " and ".join(([sessions] if planned.sessions else []) + ([lines] if planned.lines else []))
+    parts = ([sessions] if planned.sessions else []) + ([lines] if planned.lines else [])
+    return " and ".join(parts + ([plural(planned.answers, "answer")] if planned.answers else []))
 
 
 @click.command()

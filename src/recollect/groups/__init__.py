@@ -4,7 +4,6 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.groups.folders import ANSWERS, TASKS, open_shared
     from recollect.groups.group import (
         Group,
         Mount,

@@ -14,14 +14,15 @@ import orjson
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import NotInGroup, RecollectError, UsageError
-from recollect.groups.folders import ANSWERS, INPUT, TASKS, SharedFolder, open_shared
 from recollect.groups.group import Group
 from recollect.groups.sessions import Bookmark
 from recollect.schema import to_json
+from recollect.shared_folder import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_NAME, SharedFolder, open_shared
 
 VERSION = 1
-HISTORY_NAME, GROUPS_NAME, TASKS_NAME = "session_history.json", "available_groups.json", "current_tasks.json"
+GROUPS_NAME = "available_groups.json"
 REQUEST_BYTES = 64 * 1024
+TURN = 20  # requests of a group that are answered before another group's
 _TEXT_CHARS = 2_000
 _MOST_HITS = 20
 # The fields of each request beside `action`, `id` and `group`, and whether it needs them.
@@ -91,6 +92,7 @@ class Request:
 
 Execute = Callable[[Request], Mapping[str, Any]]
 Known = Callable[[str], str | None]  # the answer that a request got before
+Redact = Callable[[list[bytes]], Mapping[int, bytes]]  # those of some documents that change, by index
 
 
 def has_requests(group: Group) -> bool:
@@ -101,14 +103,20 @@ def has_requests(group: Group) -> bool:
         return bool(tasks.names())
 
 
-def answer_requests(group: Group, known: Known, execute: Execute) -> list[Answered]:
-    """Answer the requests that are there, in the order of their names."""
+def answer_requests(group: Group, known: Known, execute: Execute, redact: Redact) -> list[Answered]:
+    """Answer the first requests that are there, in the order of their names; no secret is in an answer."""
     with open_shared(Path(group.ipc)) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
-        return [_answer(group, tasks, answers, name, known, execute) for name in tasks.names()]
+        return [_answer(group, tasks, answers, name, known, execute, redact) for name in tasks.names()[:TURN]]
 
 
 def _answer(
-    group: Group, tasks: SharedFolder, answers: SharedFolder, name: str, known: Known, execute: Execute
+    group: Group,
+    tasks: SharedFolder,
+    answers: SharedFolder,
+    name: str,
+    known: Known,
+    execute: Execute,
+    redact: Redact,
 ) -> Answered:
     request_id, action, error = name.removesuffix(".json"), None, None
     try:
@@ -122,7 +130,11 @@ def _answer(
         error_fields = {"code": problem.code, "message": problem.message, "hint": problem.hint}
         choices = {"choices": list(problem.choices)} if problem.choices else {}
         answer = {"version": VERSION, "id": request_id, "ok": False, "error": error_fields | choices}
-    answers.write(name, orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+    document = orjson.dumps(answer, option=orjson.OPT_INDENT_2)
+    try:
+        answers.write(name, redact([document]).get(0, document))
+    except UsageError as problem:  # a folder has its name
+        error = problem.code
     tasks.remove(name)
     return Answered(group.name, request_id, action, error)
 
@@ -148,8 +160,8 @@ def parse_request(request_id: str, group: str, content: bytes) -> Request:
 
 def _require_fields(action: str, fields: Mapping[str, Any]) -> None:
     known = _FIELDS[action]
-    for name in fields.keys() - known.keys():
-        raise UsageError(f"Unknown field of `{action}`: {name[:100]}", f"known: {', '.join(known)}")
+    if fields.keys() - known.keys():
+        raise UsageError(f"Unknown field of `{action}`", f"known: {', '.join(known)}")
     for name, is_needed in known.items():
         value = fields.get(name)
         if value is None and not is_needed:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from recollect.clock import AsDatetime, as_ms, now_ms, rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.groups.folders import signal_close
 from recollect.groups.group import Group
 from recollect.kinds import SessionKey
 from recollect.schema import Session
+from recollect.shared_folder import signal_close
 from recollect.store import BookmarkRow, Change, Pointer, Store
 
 WORKING, WAITING = "working", "waiting"

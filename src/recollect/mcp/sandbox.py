@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import NotFound, RecollectError
-from recollect.groups import ANSWERS, TASKS, open_shared
 from recollect.mcp.changing import CLEARED, RESUMED
 from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, error_text, shown
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
 from recollect.recall import AGENT, TOOL, USER, Recalled
+from recollect.shared_folder import ANSWERS, HISTORY_NAME, TASKS, open_shared
 from recollect.text import cut_short
 
-_HISTORY_NAME = "session_history.json"
 _PATIENCE_S, _PAUSE_S = 30, 0.05
 _MOST_BYTES = 4_000_000
 _SNIPPET_CHARS = 400
@@ -82,7 +81,7 @@ class SandboxDoor(Door):
 
     def _history(self) -> Page:
         with open_shared(self._ipc) as folder:
-            snapshot = json.loads(folder.read(_HISTORY_NAME, _MOST_BYTES))
+            snapshot = json.loads(folder.read(HISTORY_NAME, _MOST_BYTES))
         active = f"active: {snapshot['active'] or 'none, the next prompt begins a session'}"
         marks = [
             Recalled(USER, f"bookmark {mark['id']} · {mark['session_uid']}", mark["name"])
