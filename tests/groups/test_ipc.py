@@ -202,7 +202,7 @@ def test_an_answer_expires_and_its_request_is_still_not_repeated(
         memory.sweep()
         assert (ipc / "answers" / "once.json").exists()
 
-        monkeypatch.setattr("recollect.sweep.ANSWERS_KEPT_MS", -1000)
+        monkeypatch.setattr("recollect.forget.ANSWERS_KEPT_MS", -1000)
         memory.sweep()
 
         assert not (ipc / "answers" / "once.json").exists()

@@ -77,9 +77,7 @@ def forget(
             click.echo(f"Finished an interrupted deletion: {plural(finished, 'session')}")
         if not dry_run and _is_done(memory, sessions, finished, conditions):
             if as_json:
-                print_json(
-                    {"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished}
-                )
+                print_json({"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished})
             else:
                 click.echo("Nothing is left to delete")
             return
