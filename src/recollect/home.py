@@ -33,8 +33,8 @@ def store_folder_path() -> str:
 
 
 def is_in_group() -> bool:
-    """Whether this process works for a group, which may not see sums over all sessions."""
-    return os.environ.get(GROUP_VARIABLE, "main") not in ("", "main")
+    """Whether this process works for a group, which may not see sums over all sessions; or for one it cannot name."""
+    return (os.environ.get(GROUP_VARIABLE) or ("" if os.environ.get("RECOLLECT_IPC") else "main")) != "main"
 
 
 def data_path(environment: "Mapping[str, str]") -> str:

@@ -130,5 +130,5 @@ def open_shared(path: Path) -> Iterator[SharedFolder]:
 
 def signal_close(ipc: Path) -> None:
     """Have the group's running agent end: its runner looks for this file."""
-    with open_shared(ipc) as folder:
-        folder.write(CLOSE_NAME, b"")
+    with open_shared(ipc) as folder, folder.below(INPUT) as inputs:
+        inputs.write(CLOSE_NAME, b"")

@@ -248,6 +248,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Groups.mounts": lambda memory, other: memory.groups.mounts("outside"),
     "Groups.paragraph": lambda memory, other: memory.groups.paragraph("outside"),
     "Groups.clear": lambda memory, other: memory.groups.clear("x", "outside"),
+    "Groups.is_bookmark": lambda memory, other: memory.groups.is_bookmark("2", "outside"),
     "Groups.resume": lambda memory, other: memory.groups.resume("2", "outside"),
     "Groups.write_snapshots": lambda memory, other: memory.groups.write_snapshots("outside"),
     "Groups.renew_snapshots": lambda memory, other: memory.groups.renew_snapshots(),

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +98,49 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         assert not (tmp_path / "elsewhere.json").exists()
 
 
-def test_a_group_lists_searches_clears_and_resumes_by_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["the name", "the number", "the archive", "the archive's path"])
+def test_a_group_lists_searches_clears_and_resumes_by_files(tmp_path: Path, target: str) -> None:
     with plant(tmp_path).open() as memory:
-        own = f"claude:{logs.session_id(INSIDE)}"
+        own, day = f"claude:{logs.session_id(INSIDE)}", f"{datetime.now().astimezone():%Y-%m-%d}"
         found = _ask(memory, "s", {"action": "search", "query": "everybodysays"})["answer"]
         cleared = _ask(memory, "c", {"action": "clear", "name": "for later"})
         listed = _ask(memory, "l", {"action": "list"})
-        resumed = _ask(memory, "r", {"action": "resume", "target": "for later"})
+        (mark,) = listed["bookmarks"]
+        name = f"{day}-for-later.md"
+        targets = {"the name": "For Later", "the number": mark["id"], "the archive": name}
+        resumed = _ask(memory, "r", {"action": "resume", "target": targets.get(target, cleared["archive"])})
 
         assert [hit["session_uid"] for hit in found["hits"]] == [own]
-        assert cleared["session_uid"] == own and Path(cleared["archive"]).read_text().startswith("# ")
-        assert (listed["active"], [item["name"] for item in listed["bookmarks"]]) == (None, ["for later"])
+        assert [hit["cwd"] for hit in found["hits"]] == ["/workspace/group"]
+        assert "CLAUDE_CONFIG_DIR=/home/agent/.claude claude --resume" in found["hits"][0]["resume_command"]
+        assert (cleared["session_uid"], cleared["archive"]) == (own, f"/workspace/group/conversations/{name}")
+        document = (Path(memory.groups.get("inside").conversations) / name).read_text()
+        assert re.match(rf"# for later\n\nArchived: {day} \d\d:\d\d\n", document)
+        assert (listed["active"], mark["name"]) == (None, "for later")
         assert resumed["session_uid"] == memory.groups.sessions("inside").get() == own
+
+
+@pytest.mark.parametrize("words", [["clear", "later"], ["resume", "other"], ["resume", "other", "--save-as", "later"]])
+def test_a_command_that_was_killed_after_its_last_commit_says_what_it_did(tmp_path: Path, words: list[str]) -> None:
+    planted, own = plant(tmp_path, numbers=(INSIDE,)), f"claude:{logs.session_id(INSIDE)}"
+    with planted.open() as memory:
+        sessions = memory.groups.sessions("inside")
+        if words[0] == "resume":
+            sessions.put_aside("other")
+            sessions.set("claude:the-next")
+    line = [sys.executable, "-m", "recollect", *words, "--group", "inside"]
+    environment = {**os.environ, "RECOLLECT_HOME": str(planted.folder)}
+    first = subprocess.run(line, env=environment, capture_output=True, check=True, cwd=tmp_path, text=True)
+    with planted.open() as memory:
+        before = _state(memory)
+
+    again = subprocess.run(line, env=environment, capture_output=True, check=False, cwd=tmp_path, text=True)
+
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.splitlines()[0].startswith("Was ") and not first.stdout.startswith("Was ")
+    with planted.open() as memory:
+        assert _state(memory) == before
+        assert memory.groups.sessions("inside").get() == (own if words[0] == "resume" else None)
 
 
 def test_no_secret_is_in_an_answer(planted: Planted) -> None:

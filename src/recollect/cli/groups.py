@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,11 +20,26 @@ from recollect.cli.terminal import grey, local_time, one_line, padded, printable
 from recollect.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from recollect.api import Memory
     from recollect.groups import Answered, Bookmark, Cleared, Group, Mount
 
 _POLL_SECONDS = 0.2
 group_option = click.option("--group", metavar="NAME", help="The group; by default the one whose folder you are in.")
+
+
+def _home_options(command: "Callable[..., None]") -> "Callable[..., None]":
+    """The settings of a new home, as `recollect.HomeSettings` has them."""
+    for option in (
+        click.option("--auto-memory/--no-auto-memory", default=None, help="Turn auto memory on or off in a new home."),
+        click.option(
+            "--add-dir", "directories", multiple=True, metavar="DIR", help="Let a new home use DIR too; repeatable."
+        ),
+        click.option("--agent-teams", is_flag=True, help="Turn on agent teams in a new home."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group("group")
@@ -57,10 +72,11 @@ def add_group(name: str, path: str, agent: str | None, home: str | None, write: 
     recollect group add dev --path ~/dev --write
     """
     with open_memory() as memory:
+        was_there = name in [known.name for known in memory.groups.all()]
         added = memory.groups.add(name, Path(path).expanduser(), agent=agent, home=home)
         target, text = memory.groups.paragraph(name)
     if not as_json:
-        click.echo(f"Added {added.name}: {added.path}")
+        click.echo(f"{'Added before:' if was_there else 'Added'} {added.name}: {added.path}")
         click.echo(f"\n{target}:\n\n{text}" if write else f"\nAdd this to {target}:\n\n{text}")
     if write:
         confirm(f"Write {target}?", f"change {target}", yes)
@@ -102,16 +118,19 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
 @group_.command("mounts")
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["json", "docker"]), default="json", help="How to print them.")
+@_home_options
 @json_option
 @reports_errors
-def mounts(name: str, form: str, as_json: bool) -> None:
+def mounts(name: str, form: str, as_json: bool, **settings: Any) -> None:
     """Print the mounts that a sandbox of the group needs.
+
+    Creates the folders that are missing, and gives the agent's home settings and the group's skills, as `run` does.
 
     \b
     docker run $(recollect group mounts family --format docker) my-agent
     """
-    with open_memory(create=False, read_only=True) as memory:
-        listed = memory.groups.mounts(name)
+    with open_memory(create=False) as memory:
+        listed = memory.groups.mounts(name, recollect.HomeSettings(**settings))
     emit(listed, as_json or form == "json", _docker_lines)
 
 
@@ -142,7 +161,8 @@ def clear(name: str, group: str | None, as_json: bool) -> None:
 
 
 def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
-    yield f"Put aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
+    again = "Was put" if cleared.was_done else "Put"
+    yield f"{again} aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
     if cleared.archive:
         yield f"Archived: {cleared.archive}"
 
@@ -181,9 +201,7 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
 )
 @click.option("--at", "after_uuid", metavar="UUID", help="Continue after this message, if the agent can.")
 @click.option("--drops", metavar="UUID", help="With --at: the only prompt whose turn may be dropped.")
-@click.option("--agent-teams", is_flag=True, help="Turn on agent teams in a new home.")
-@click.option("--add-dir", "directories", multiple=True, metavar="DIR", help="Let a new home use DIR too; repeatable.")
-@click.option("--auto-memory/--no-auto-memory", default=None, help="Turn auto memory on or off in a new home.")
+@_home_options
 @json_option
 @reports_errors
 def run(
@@ -194,10 +212,8 @@ def run(
     wait_seconds: float,
     after_uuid: str | None,
     drops: str | None,
-    agent_teams: bool,
-    directories: tuple[str, ...],
-    auto_memory: bool | None,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Send a prompt to a group's agent.
 
@@ -208,8 +224,8 @@ def run(
     recollect run --group family "What did we plan for Saturday?"
     recollect run "Fix the test" -- --permission-mode acceptEdits
     """
-    settings = recollect.HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
-    how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
+    home = recollect.HomeSettings(**settings)
+    how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, home)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
         say = (lambda text: None) if as_json else (lambda text: click.echo(printable(text)))

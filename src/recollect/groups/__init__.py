@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from recollect.groups.ipc import (
         Answered,
+        Host,
         Request,
         Snapshot,
         answer_requests,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         has_requests,
         write_snapshots,
     )
-    from recollect.groups.runner import Run, RunReport, run_agent
+    from recollect.groups.runner import Run, RunReport, prepare_home, run_agent
     from recollect.groups.sessions import (
         ActiveSession,
         Bookmark,

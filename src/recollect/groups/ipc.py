@@ -5,6 +5,7 @@ is stored together with its answer, and the file goes last: whatever ends the ho
 is done twice.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import orjson
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import NotInGroup, RecollectError, UsageError
-from recollect.groups.group import Group
+from recollect.groups.group import Group, Mount
 from recollect.groups.sessions import Bookmark
 from recollect.schema import to_json
 from recollect.shared_folder import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_NAME, SharedFolder, open_shared
@@ -25,6 +26,7 @@ REQUEST_BYTES = 64 * 1024
 TURN = 20  # requests of a group that are answered before another group's
 _TEXT_CHARS = 2_000
 _MOST_HITS = 20
+_WITH_PATHS = ("archive", "cwd", "repo", "resume_command")  # of answers
 # The fields of each request beside `action`, `id` and `group`, and whether it needs them.
 _FIELDS: dict[str, dict[str, bool]] = {
     "clear": {"name": True},
@@ -103,36 +105,52 @@ def has_requests(group: Group) -> bool:
         return bool(tasks.names())
 
 
-def answer_requests(group: Group, known: Known, execute: Execute, redact: Redact) -> list[Answered]:
-    """Answer the first requests that are there, in the order of their names; no secret is in an answer."""
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What answers requests, and what makes an answer fit for the sandbox: no secret in it, and its own paths."""
+
+    known: Known
+    execute: Execute
+    redact: Redact
+    mounts: Sequence[Mount]
+
+    def document(self, answer: Mapping[str, Any]) -> bytes:
+        document = orjson.dumps(self._in_sandbox(answer), option=orjson.OPT_INDENT_2)
+        return self.redact([document]).get(0, document)
+
+    def _in_sandbox(self, value: Any, name: str = "") -> Any:
+        """The same with the paths that the sandbox has what it mounts at."""
+        if isinstance(value, Mapping):
+            return {key: self._in_sandbox(inner, key) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._in_sandbox(inner) for inner in value]
+        if isinstance(value, str) and name in _WITH_PATHS:
+            for mount in sorted(self.mounts, key=lambda mount: -len(mount.host)):
+                value = re.sub(rf"{re.escape(mount.host)}(?=[/'\s]|$)", mount.sandbox, value)
+        return value
+
+
+def answer_requests(group: Group, host: Host) -> list[Answered]:
+    """Answer the first requests that are there, in the order of their names."""
     with open_shared(Path(group.ipc)) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
-        return [_answer(group, tasks, answers, name, known, execute, redact) for name in tasks.names()[:TURN]]
+        return [_answer(group, tasks, answers, name, host) for name in tasks.names()[:TURN]]
 
 
-def _answer(
-    group: Group,
-    tasks: SharedFolder,
-    answers: SharedFolder,
-    name: str,
-    known: Known,
-    execute: Execute,
-    redact: Redact,
-) -> Answered:
+def _answer(group: Group, tasks: SharedFolder, answers: SharedFolder, name: str, host: Host) -> Answered:
     request_id, action, error = name.removesuffix(".json"), None, None
     try:
         request = parse_request(request_id, group.name, tasks.read(name, REQUEST_BYTES))
         action = request.action
-        before = known(request_id)
-        content = orjson.loads(before) if before is not None else dict(execute(request))
+        before = host.known(request_id)
+        content = orjson.loads(before) if before is not None else dict(host.execute(request))
         answer = {"version": VERSION, "id": request_id, "ok": True} | content
     except RecollectError as problem:
         error = problem.code
         error_fields = {"code": problem.code, "message": problem.message, "hint": problem.hint}
         choices = {"choices": list(problem.choices)} if problem.choices else {}
         answer = {"version": VERSION, "id": request_id, "ok": False, "error": error_fields | choices}
-    document = orjson.dumps(answer, option=orjson.OPT_INDENT_2)
     try:
-        answers.write(name, redact([document]).get(0, document))
+        answers.write(name, host.document(answer))
     except UsageError as problem:  # a folder has its name
         error = problem.code
     tasks.remove(name)
@@ -164,7 +182,7 @@ def _require_fields(action: str, fields: Mapping[str, Any]) -> None:
         raise UsageError(f"Unknown field of `{action}`", f"known: {', '.join(known)}")
     for name, is_needed in known.items():
         value = fields.get(name)
-        if value is None and not is_needed:
+        if (value is None and not is_needed) or (name == "target" and type(value) is int):
             continue
         if name == "limit":
             if type(value) is not int or not 1 <= value <= _MOST_HITS:

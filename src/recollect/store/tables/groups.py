@@ -68,6 +68,7 @@ GROUP_REQUESTS = Table(
 
 GROUP, BOOKMARK = "group", "bookmark"  # of the ledger's lines
 MAIN_GROUP = "main"
+LAST_CHANGE = "!last"  # the request of what no request asked for: no id begins like it
 _EXPIRED = '{"expired":true}'
 
 
@@ -196,7 +197,9 @@ class GroupTable:
 
     def answered(self) -> list[tuple[str, str]]:
         """Groups and ids of the requests whose answers are held."""
-        return self._database.rows("SELECT group_name, request FROM group_requests WHERE answer <> ?", (_EXPIRED,))
+        return self._database.rows(
+            "SELECT group_name, request FROM group_requests WHERE answer <> ? AND request <> ?", (_EXPIRED, LAST_CHANGE)
+        )
 
     def expire_answers(self, before_ms: int | None = None) -> None:
         """Keep nothing but the outcome of the requests answered before then, or of all."""
