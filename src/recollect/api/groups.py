@@ -208,12 +208,21 @@ class Groups:
         """The same with the command that continues the session where it worked: in its group, with its group's home."""
         key, group = key_of(resumed.session_uid), self.get(resumed.group)
         session = self._store.sessions.find_named(*key)
-        home = home_of(self._store, self._folder, group.name, key.agent)
-        words = resume_words(*key, (session and session.path) or str(home / "session"))
+        path = session.path if session else None
+        if path is None and resume_words(*key):  # not stored yet: where the group's agent would have it
+            path = str(home_of(self._store, self._folder, group.name, key.agent) / "session")
+        words = resume_words(*key, path)
         if words and group.name != MAIN_GROUP:
             words = [f"{name}={value}" for name, value in group_variables(group.name, group.ipc).items()] + words
         cwd = session.cwd if session and session.cwd and Path(session.cwd).is_dir() else group.path
         return replace(resumed, cwd=cwd, resume_command=shell_line(words) if words else None)
+
+    def archive(self, session: Session) -> str | None:
+        """Write a session into its group's conversations, as `clear` does; None for one of `main`."""
+        if session.group == MAIN_GROUP:
+            return None
+        folder = self.get(session.group).conversations
+        return str(self._memory.archives.write(session, folder, name=session.title or session.native_session_id))
 
     def write_snapshots(self, name: str, tasks: Sequence[Any] = ()) -> None:
         """Write what the group's agent may know into its IPC folder; `tasks` is what the host adds."""
@@ -267,6 +276,9 @@ class Groups:
         if request.action == "resume":
             resumed = self._resume(str(fields["target"]), name, fields.get("save_as"), request)
             return {"session_uid": resumed.session_uid, "name": resumed.name, "saved_as": resumed.saved_as}
+        if request.action == "archive":
+            session = self._memory.session(fields.get("session") or self.sessions(name).require())
+            return {"session_uid": session.session_uid, "archive": self.archive(session)}
         if request.action == "list":
             return groups.bookmark_history(self.get(name), self.sessions(name).history())
         limit = fields.get("limit") or 5

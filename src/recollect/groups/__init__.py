@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Request,
         Snapshot,
         answer_requests,
+        ask,
         bookmark_history,
         has_requests,
         write_snapshots,

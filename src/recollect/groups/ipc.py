@@ -5,16 +5,20 @@ is stored together with its answer, and the file goes last: whatever ends the ho
 is done twice.
 """
 
+import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from recollect.clock import now_ms, rfc3339
-from recollect.errors import NotInGroup, RecollectError, UsageError
+from recollect.errors import NotFound, NotInGroup, RecollectError, UsageError
 from recollect.groups.group import Group, Mount
 from recollect.groups.sessions import Bookmark
 from recollect.schema import to_json
@@ -23,6 +27,7 @@ from recollect.shared_folder import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_N
 VERSION = 1
 GROUPS_NAME = "available_groups.json"
 REQUEST_BYTES = 64 * 1024
+_ANSWER_BYTES, _PAUSE_S = 4_000_000, 0.05
 TURN = 20  # requests of a group that are answered before another group's
 _TEXT_CHARS = 2_000
 _MOST_HITS = 20
@@ -33,6 +38,7 @@ _FIELDS: dict[str, dict[str, bool]] = {
     "resume": {"target": True, "save_as": False},
     "list": {},
     "search": {"query": True, "limit": False},
+    "archive": {"session": False},
 }
 
 
@@ -189,3 +195,22 @@ def _require_fields(action: str, fields: Mapping[str, Any]) -> None:
                 raise UsageError(f"`limit` must be a number from 1 to {_MOST_HITS}")
         elif not isinstance(value, str) or not value.strip() or len(value) > _TEXT_CHARS:
             raise UsageError(f"`{name}` must be a text of 1 to {_TEXT_CHARS:,} characters")
+
+
+def ask(ipc: str | PathLike[str], action: str, fields: Mapping[str, Any], patience_s: float) -> Mapping[str, Any]:
+    """What the host answers; raises NotFound if nobody does, and RecollectError for what it refuses."""
+    name = f"ask-{time.time_ns()}-{os.getpid()}.json"
+    with open_shared(Path(ipc)) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
+        tasks.write(name, orjson.dumps({"action": action, **fields}))
+        deadline = time.monotonic() + patience_s
+        while not answers.has(name):
+            if time.monotonic() > deadline:
+                tasks.remove(name)
+                raise NotFound("The host does not answer", "`recollect ipc serve` must be running there")
+            time.sleep(_PAUSE_S)
+        answer: dict[str, Any] = orjson.loads(answers.read(name, _ANSWER_BYTES))
+        with suppress(OSError):  # it may not be ours to delete
+            answers.remove(name)
+    if not answer["ok"]:
+        raise RecollectError(str(answer["error"]["message"]), answer["error"]["hint"])
+    return answer
