@@ -251,6 +251,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Groups.is_bookmark": lambda memory, other: memory.groups.is_bookmark("2", "outside"),
     "Groups.resume": lambda memory, other: memory.groups.resume("2", "outside"),
     "Groups.write_snapshots": lambda memory, other: memory.groups.write_snapshots("outside"),
+    "Groups.archive": lambda memory, other: memory.groups.archive(other.session),
     "Groups.renew_snapshots": lambda memory, other: memory.groups.renew_snapshots(),
     "Groups.serve": lambda memory, other: memory.groups.serve("outside"),
     "Groups.run": lambda memory, other: memory.groups.run("hello", "outside"),
