@@ -26,10 +26,11 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     log, store = AGENTS[request.param], with_key(tmp_path / "store")
     monkeypatch.setenv("RECOLLECT_HOME", str(store))
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "work").mkdir()
+    (work := tmp_path / "work").mkdir()
     with open_memory(store) as memory:
-        home = memory.groups.add("fam", tmp_path / "work", agent=log.agent).home
-        log.write(Path(home), log.content(3, SESSION, "everybodysays"), SESSION)
+        home = memory.groups.add("fam", work, agent=log.agent).home
+        content = log.content(3, SESSION, "everybodysays").replace(b"/home/devbox/proj/calc-demo", os.fsencode(work))
+        log.write(Path(home), content, SESSION)
         memory.sweep()
         memory.groups.sessions("fam").set(f"{log.agent}:{SESSION}")
         yield memory
@@ -100,7 +101,6 @@ def test_run_starts_the_agent_with_the_home(memory: Memory, tmp_path: Path, targ
     names = {"the session": [SESSION], "the archive": [Path(cleared.archive or "").name]}
     words = names.get(target, ["tax research", "--group", "fam"])
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    (Path(session.cwd or "") if target != "the bookmark" else tmp_path).mkdir(parents=True, exist_ok=True)
 
     line = [sys.executable, "-m", "recollect", "resume", *words, "--run"]
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
