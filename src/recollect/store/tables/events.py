@@ -32,6 +32,8 @@ IS_RETRY = 2
 IS_ABANDONED = 4
 IS_PROVISIONAL = 8
 HIDES_LEARNED = 32  # a secret that another event of its batch names: read with others, it may show it
+IS_CLAMPED = 64  # its log has it behind later ones
+MAY_REPEAT = 128  # and may have copied it from before them
 TOLD_RETRY = 16  # the log itself says so; IS_RETRY is then never taken back
 
 

@@ -10,7 +10,7 @@ from recollect.store.tables.table import json_keys, json_list
 
 
 class SessionHeader(NamedTuple):
-    """What a hit says of its session."""
+    """What a hit says of its session. `host_key` is the name that an agent host knows it by."""
 
     agent: str
     native_session_id: str
@@ -23,6 +23,9 @@ class SessionHeader(NamedTuple):
     outcome: str | None
     evicted_ms: int | None = None
     cwd: str | None = None
+    host_key: str | None = None
+    channel: str | None = None
+    chat_id: str | None = None
     path: str | None = None  # of one of its files
 
     @property
@@ -69,11 +72,13 @@ _ENDS_WITH = "('/' || repo) LIKE '%/' || ? ESCAPE '\\'"
 # Nobody asked for anything and no model answered: `/status`, `/login`, a start without a prompt; or a warm-up.
 IS_IDLE = "(session_class = 'warm-up' OR (turns = 0 AND output_tokens = 0))"
 _BEST_DIGESTS = 1_000
-_PATH = (
-    "(SELECT f.path FROM session_sources f WHERE (f.agent, f.native_session_id) = (s.agent, s.native_session_id)"
-    " ORDER BY f.gone_ms IS NOT NULL, f.path LIMIT 1)"
-)
-_COLUMNS = ", ".join((*(f"s.{name}" for name in SessionHeader._fields[:-1]), _PATH))
+_SELECTED = {
+    "host_key": 's."key"',
+    "path": "(SELECT f.path FROM session_sources f"
+    " WHERE (f.agent, f.native_session_id) = (s.agent, s.native_session_id)"
+    " ORDER BY f.gone_ms IS NOT NULL, f.path LIMIT 1)",
+}
+_COLUMNS = ", ".join(_SELECTED.get(name, f"s.{name}") for name in SessionHeader._fields)
 _HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = ?"
 
 
