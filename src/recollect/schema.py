@@ -105,6 +105,11 @@ class Session:
     analyzed = AsDatetime("analyzed_at")
     evicted = AsDatetime("evicted_at")
 
+    @property
+    def path(self) -> str | None:
+        """One of its files, one that is still there if any is."""
+        return min(((bool(file.source_gone_at), file.path) for file in self.sources), default=(False, None))[1]
+
     def to_json(self) -> dict[str, Any]:
         return {("class" if name == "session_class" else name): value for name, value in asdict(self).items()}
 

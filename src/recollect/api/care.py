@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from recollect.care import Finding, RepairReport, RestoreReport, Schedule
+    from recollect.config import Settings
     from recollect.watch import Attempt
 
 
@@ -147,14 +148,15 @@ def repair(
     settings = load_settings(folder, roots)
     planned = care.plan_repair(care.inspect_store(settings, progress).faults)
     if not planned.steps:
-        return care.RepairReport(notes=_finish_forgetting(settings.folder))
+        return care.RepairReport(notes=_finish_forgetting(settings))
     if confirm:
         confirm(planned.steps)
     return care.apply_repair(settings, planned, progress)
 
 
-def _finish_forgetting(folder: Path) -> list[str]:
+def _finish_forgetting(settings: Settings) -> list[str]:
     """Finish an interrupted forget; returns lines for the report."""
+    folder = settings.folder
     if not (folder / MEMORY_NAME).exists():
         return []
     with open_store(folder) as store:
@@ -162,7 +164,7 @@ def _finish_forgetting(folder: Path) -> list[str]:
         if not count:
             return []
         with sweep_lock(folder):
-            forget.finish_forgetting(store)
+            forget.finish_forgetting(store, settings.rules, settings.domains)
             store.checkpoint()
         if store.tombstones.unfinished():
             raise StoreUnwritable(f"Cannot finish an interrupted forget now: {folder}", forget.FINISHES_FORGETTING)

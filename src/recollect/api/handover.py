@@ -14,7 +14,7 @@ import orjson
 
 from recollect import ingest
 from recollect.agentkit.writeback import Draft, Item
-from recollect.agents import find_writeback, get_adapter, profile_of, resume_words
+from recollect.agents import find_writeback, get_adapter, profile_of, resume_words, shell_line
 from recollect.analysis import find_digest
 from recollect.archive import write_new
 from recollect.distill import brief_digest
@@ -76,7 +76,7 @@ class Handover:
         items = self._items(session)
         path = writeback.locate(session, self._home(session.agent), self._sources(session))
         draft = writeback.rebuild(session, items, path)
-        words = resume_words(session.agent, session.native_session_id)
+        words = resume_words(session.agent, session.native_session_id, str(path))
         return _plan(session, session.agent, words, (*self._losses(session, items), *draft.losses), draft)
 
     def plan_handoff(self, session: Session, to: str) -> HandoverPlan:
@@ -98,7 +98,7 @@ class Handover:
                 brief=text,
             )
         losses = [f"the first {left_out:,} events, replaced by a brief"] if left_out else []
-        words = resume_words(to, draft.native_session_id)
+        words = resume_words(to, draft.native_session_id, str(draft.files[0][0]))
         return _plan(session, to, words, (*losses, *self._losses(session, items), *draft.losses), draft)
 
     def write(self, plan: HandoverPlan) -> list[Path]:
@@ -186,6 +186,8 @@ def _plan(
 
 def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> str:
     """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
+    if brief is None:
+        return shell_line(words)
     inserted = f'"$(recollect digest {shlex.quote(session.native_session_id)} --for-agent)"'
     return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 

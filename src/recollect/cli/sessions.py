@@ -17,11 +17,11 @@ from recollect.cli.markdown import markdown_lines
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
 from recollect.cli.terminal import (
-    NO_SESSIONS,
     fitted,
     grey,
     line_columns,
     local_time,
+    no_sessions,
     number,
     one_line,
     printable,
@@ -117,7 +117,7 @@ def _list_lines(
     elif is_filtered or idle:
         yield from footer_lines("No sessions match", hidden)
     else:
-        yield NO_SESSIONS
+        yield no_sessions()
 
 
 @click.command()

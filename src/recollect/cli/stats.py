@@ -13,7 +13,6 @@ from recollect.cli.fresh import open_fresh
 from recollect.cli.output import json_option, limit_option, print_json, reports_errors
 from recollect.cli.statusline import clock, print_status_line
 from recollect.cli.terminal import (
-    NO_SESSIONS,
     duration,
     fitted,
     grey,
@@ -21,6 +20,7 @@ from recollect.cli.terminal import (
     line_count,
     local_time,
     money,
+    no_sessions,
     number,
     one_line,
     padded,
@@ -111,7 +111,7 @@ def _no_formula(text: str) -> str:
 
 def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     if not totals.lines:
-        yield "No activity matches" if is_filtered else NO_SESSIONS
+        yield "No activity matches" if is_filtered else no_sessions()
         return
     is_use = totals.by in _USES
     lines = _top(totals, limit)

@@ -149,7 +149,7 @@ class Identity(TypedDict):
 def identity(header: "SessionHeader") -> Identity:
     """What names the session of a header, and the agent's own command that continues it; a sub-agent has none."""
     is_root = header.session_uid == header.root_session_uid
-    command = resume_command(*header.key) if is_root else None
+    command = resume_command(*header.key, header.path) if is_root else None
     return Identity(
         session_uid=header.session_uid,
         title=header.title,

@@ -77,7 +77,8 @@ class _Search:
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
         if not self._index.months() and not self._store.session_headers.digest_count():
-            note = "Nothing is indexed yet: `recollect sweep` reads your agents' sessions"
+            who = "a sweep outside the group" if self._store.group else "`recollect sweep`"
+            note = f"Nothing is indexed yet: {who} reads your agents' sessions"
             return SearchAnswer(query.text, 0.0, [], notes=[note], total=0)
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
             return self._recent(query, scope)

@@ -109,7 +109,15 @@ if TYPE_CHECKING:
         Verdicts,
     )
     from recollect.store.tables.fulltext import Entry, Fulltext, PendingEvent, PendingStream
-    from recollect.store.tables.groups import MAIN_GROUP, BookmarkRow, Change, GroupRow, GroupTable, Pointer
+    from recollect.store.tables.groups import (
+        LAST_CHANGE,
+        MAIN_GROUP,
+        BookmarkRow,
+        Change,
+        GroupRow,
+        GroupTable,
+        Pointer,
+    )
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
     from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
@@ -199,8 +207,8 @@ class Store:
     facts: "FactTable" = _part("FactTable", "_memory", in_groups=True)
     verdicts: "Verdicts" = _part("Verdicts", "_memory", "_writer", in_groups=True)
     archives: "ArchiveTable" = _part("ArchiveTable", "_memory", "_writer", in_groups=True)
-    annotations: "AnnotationTable" = _part("AnnotationTable", "_memory", in_groups=True)
-    views: "ViewTable" = _part("ViewTable", "_memory", in_groups=True)
+    annotations: "AnnotationTable" = _part("AnnotationTable", "_memory", "_writer", in_groups=True)
+    views: "ViewTable" = _part("ViewTable", "_memory", "_writer", in_groups=True)
     copies: "Copies" = _part("Copies", "_memory", "ledger")
     erasure: "Erasure" = _part("Erasure", "_cache", "_memory", "folder")
     texts: "Texts" = _part("Texts", "_cache", "_memory")

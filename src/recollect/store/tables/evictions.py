@@ -19,7 +19,7 @@ from recollect.clock import now_ms
 from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
-from recollect.store.ledger import Ledger
+from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
@@ -37,7 +37,7 @@ from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_ke
 from recollect.uids import name_half
 
 if TYPE_CHECKING:
-    from recollect.redact import Redactor
+    from recollect.store.tables.texts import Rules
 
 # Sessions whose raw detail was dropped: hashes of their events, so that none comes back, and their row as it was then,
 # so that a session that grows is never less than it was. `finished_ms` is set once no byte of the raw detail is left.
@@ -357,9 +357,14 @@ class EvictionTable:
         self._cache.write(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
         self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
 
-    def redact_records(self, redactor: "Redactor") -> bool:
-        """Apply newer redaction rules to what the ledger holds of evicted sessions; say whether anything changed."""
-        return self._ledger.update(lambda record: redact_data(record.data, redactor) if record.kind == KIND else None)
+    def redact_records(self, rules: "Rules", of: SessionKey | None = None) -> bool:
+        """Apply rules to the words that the ledger holds, or holds of an evicted session; say whether any changed."""
+
+        def change(record: LedgerRecord) -> dict[str, Any] | None:
+            is_other = of is not None and (record.kind != KIND or key_of(record) != of)
+            return None if is_other else redact_data(record, rules)
+
+        return self._ledger.update(change)
 
     def _base(self, session: SessionKey) -> dict[str, Any]:
         with translated(self._memory.path):

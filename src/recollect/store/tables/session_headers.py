@@ -26,6 +26,7 @@ class SessionHeader(NamedTuple):
     host_key: str | None = None
     channel: str | None = None
     chat_id: str | None = None
+    path: str | None = None  # of one of its files
 
     @property
     def key(self) -> SessionKey:
@@ -71,7 +72,13 @@ _ENDS_WITH = "('/' || repo) LIKE '%/' || ? ESCAPE '\\'"
 # Nobody asked for anything and no model answered: `/status`, `/login`, a start without a prompt; or a warm-up.
 IS_IDLE = "(session_class = 'warm-up' OR (turns = 0 AND output_tokens = 0))"
 _BEST_DIGESTS = 1_000
-_COLUMNS = ", ".join('s."key"' if name == "host_key" else f"s.{name}" for name in SessionHeader._fields)
+_SELECTED = {
+    "host_key": 's."key"',
+    "path": "(SELECT f.path FROM session_sources f"
+    " WHERE (f.agent, f.native_session_id) = (s.agent, s.native_session_id)"
+    " ORDER BY f.gone_ms IS NOT NULL, f.path LIMIT 1)",
+}
+_COLUMNS = ", ".join(_SELECTED.get(name, f"s.{name}") for name in SessionHeader._fields)
 _HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = ?"
 
 
