@@ -476,6 +476,34 @@ def test_responses_since_the_last_total_are_added_by_their_price(tmp_path: Path,
     assert (cost.usd, cost.usd_is_estimate) == (pytest.approx(1.03), True)
 
 
+def test_a_total_that_begins_at_0_in_an_old_session_never_loses_what_came_before(tmp_path: Path, home: Home) -> None:
+    old = usage("s", "u1", ts_ms=at_ms(2), output_tokens=2_000)
+    resumed = [usage("s", "u2", ts_ms=at_ms(11), output_tokens=1), _total("s", 0.5, 12, str(at_ms(10)))]
+
+    cost = account(tmp_path, home, event("s", 1), old, *resumed).cost
+
+    assert (cost.usd, cost.usd_is_estimate) == (pytest.approx(0.53), True)
+
+
+def test_sub_agents_from_before_a_total_began_are_not_taken_off_it(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), _total("root", 0.5, 12, str(at_ms(10))))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", ts_ms=at_ms(3), output_tokens=2_000))
+
+    found = accounts(tmp_path, home)
+
+    assert (found["root"].cost.usd, found["sub"].cost.usd) == (0.5, pytest.approx(0.03))
+
+
+def test_a_run_that_was_killed_between_two_totals_counts(tmp_path: Path, home: Home) -> None:
+    killed, resumed = (usage("s", name, ts_ms=at_ms(at), output_tokens=2_000) for name, at in (("u1", 7), ("u2", 12)))
+    ledger = str(at_ms(0))
+
+    totals = _total("s", 0.5, 5, ledger), _total("s", 0.53, 13, ledger)
+    cost = account(tmp_path, home, event("s", 1), totals[0], killed, resumed, totals[1]).cost
+
+    assert (cost.usd, cost.usd_is_estimate) == (pytest.approx(0.56), True)
+
+
 def test_a_sub_agent_of_a_root_without_a_figure_has_its_own(tmp_path: Path, home: Home) -> None:
     home.write("root", event("root", 1), usage("root", "u0", output_tokens=1_000))
     home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))

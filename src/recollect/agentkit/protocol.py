@@ -135,7 +135,7 @@ class Usage:
 class CostTotal:
     """The agent's own running total of money, sub-agents included.
 
-    A fork that continues its parent's total has the same `ledger`.
+    `ledger` is when it began to count, in ms: a fork that continues its parent's total has the same.
     """
 
     native_session_id: str
