@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         IS_ABANDONED,
         IS_ERROR,
         IS_PROVISIONAL,
+        IS_REBUILT,
         IS_RETRY,
         PIECE_BYTES,
         TOLD_RETRY,

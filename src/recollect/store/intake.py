@@ -13,7 +13,7 @@ from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter, Stream
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import HIDES_LEARNED, IS_PROVISIONAL
+from recollect.store.tables.events import HIDES_LEARNED, IS_PROVISIONAL, IS_REBUILT
 from recollect.store.tables.named_values import note_named
 from recollect.store.tables.streams import FIGURES
 
@@ -21,7 +21,7 @@ SaveSource = Callable[[apsw.Connection, Batch], int]
 Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
-_UID, _POSITION = map(EventRow._fields.index, ("event_uid", "position"))
+_UID, _POSITION, _FLAGS = map(EventRow._fields.index, ("event_uid", "position", "flags"))
 
 
 class Stored(NamedTuple):
@@ -103,13 +103,14 @@ class _Transaction:
             note_named(self._connection, stream.id, part.named)
         fresh, replacing, has_moved = part.rows, list[tuple[Any, ...]](), False
         if stream.next_seq > 1 and part.rows:
-            known = find_stored(self._connection, [row[_UID] for row in part.rows])
+            fresh = _without_rebuilt(self._connection, stream.id, part.rows)
+            known = find_stored(self._connection, [row[_UID] for row in fresh])
             if known:
                 rules = compare_versions(stream.redacted_with or "0", batch.redacted_with)
                 rules = OTHER if batch.is_adopted else rules
-                fresh, replacing = _sort_out(self._connection, part.rows, known, rules)
+                has_moved = _put_positions(self._connection, fresh, known)
+                fresh, replacing = _sort_out(self._connection, fresh, known, rules)
                 replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
-                has_moved = _put_positions(self._connection, part.rows, known)
         if fresh or replacing or has_news:
             self._put_events(batch, stream, part, fresh, replacing)
         if fresh or replacing or has_moved or not part.facts.is_empty:
@@ -196,6 +197,13 @@ _REPLACE_EVENT = (
     f"UPDATE events SET {', '.join(f'{name} = {_VALUES[name]}' for name in EventRow._fields[2:])},"
     f" base_kind = NULL WHERE event_uid = {_VALUES['event_uid']}"  # seq and event_uid stay: by them others know it
 )
+
+
+def _without_rebuilt(connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows less those of a file that was rebuilt from the session, where any event it was made of is held."""
+    own = [row for row in rows if not row[_FLAGS] & IS_REBUILT]
+    sql = f"SELECT EXISTS (SELECT 1 FROM events WHERE stream = ? AND NOT flags & {IS_REBUILT})"
+    return rows if len(own) == len(rows) or not connection.execute(sql, (stream,)).get else own
 
 
 def _sort_out(

@@ -33,6 +33,7 @@ IS_ABANDONED = 4
 IS_PROVISIONAL = 8
 HIDES_LEARNED = 32  # a secret that another event of its batch names: read with others, it may show it
 TOLD_RETRY = 16  # the log itself says so; IS_RETRY is then never taken back
+IS_REBUILT = 64  # read from a file that Recollect wrote, because nothing else was held of its session
 
 
 # SQL: events that may stand in for others, requests that follow another event, what a user typed. An index serves only

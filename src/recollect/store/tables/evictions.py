@@ -28,7 +28,7 @@ from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest
-from recollect.store.tables.events import CONTENT, IS_PROVISIONAL
+from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
@@ -93,7 +93,7 @@ LAST_COPY_EVICTED = "last_copy_evicted"
 
 _UID = EventRow._fields.index("event_uid")
 _HASH = EventRow._fields.index("payload_hash")
-_LANE, _TS_MS = EventRow._fields.index("lane"), EventRow._fields.index("ts_ms")
+_LANE, _TS_MS, _FLAGS = map(EventRow._fields.index, ("lane", "ts_ms", "flags"))
 _KEY = "agent = ? AND native_session_id = ?"
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
@@ -478,6 +478,7 @@ class Evicted:
                 for row in stream.rows
                 # Reading a history again repeats prompts of a lost log; these replace evicted events.
                 if not (row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms)
+                and not row[_FLAGS] & IS_REBUILT
                 and not keys.hold(row[_UID], row[_HASH])
             ],
         )
