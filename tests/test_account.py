@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from recollect import Session
 from recollect.agentkit.protocol import CostTotal, Record, SessionInfo
 from recollect.agents import adapters
+from recollect.cli import main
 from recollect.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
@@ -27,7 +29,7 @@ from recollect.sessions.relations import mark_copies
 from recollect.store import open_store
 from recollect.store.sqlite.database import connect
 from recollect.text import begins_with
-from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.builders import AGENT, KNOWN_MODEL, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.store.rows import batch_of, put
 
 MILLION = 1_000_000
@@ -357,6 +359,40 @@ def test_an_unknown_model_has_tokens_and_no_money(tmp_path: Path, home: Home) ->
     found = account(tmp_path, home, event("s", 1), usage("s", "u", model="nobody-knows-it-1", output_tokens=2_000))
 
     assert (found.cost.output_tokens, found.cost.usd, found.cost.usd_is_estimate) == (2_000, None, False)
+
+
+def test_a_model_without_a_price_is_marked_wherever_money_is_shown(tmp_path: Path, home: Home) -> None:
+    known, unknown = usage("s", "u1", output_tokens=2_000), usage("s", "u2", model="claude-zeta-9", output_tokens=9)
+    home.write("s", event("s", 1, role="user"), known, unknown)
+    with sweep(tmp_path / "store", home) as memory:
+        (session,), total = memory.sessions(), memory.stats().total
+        lines = memory.stats("model").lines
+    shown = {name: CliRunner().invoke(main, [*name.split()]).output for name in ("sessions", "stats", "show", "doctor")}
+
+    assert (session.cost.usd_is_estimate, session.cost.usd_is_incomplete) == (True, True)
+    assert (total.usd_is_estimate, total.usd_is_incomplete) == (True, True)
+    assert {line.name: (line.usd is None, line.usd_is_incomplete) for line in lines} == {
+        KNOWN_MODEL: (False, False),
+        "claude-zeta-9": (True, True),
+    }
+    assert [name for name, text in shown.items() if "~$0.03+" in text] == ["sessions", "stats", "show"]
+    assert "Model without a known price: claude-zeta-9" in shown["doctor"]
+
+
+def test_money_that_an_agent_states_is_complete_whatever_its_model(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1), usage("s", "u", model="claude-zeta-9", output_tokens=9, usd=0.5))
+
+    assert (found.cost.usd, found.cost.usd_is_incomplete) == (0.5, False)
+
+
+def test_an_output_that_the_log_does_not_record_is_no_number(tmp_path: Path, home: Home) -> None:
+    answer = event("s", 1, ASSISTANT_MSG, text="word " * 1_000, role="assistant")
+    home.write("s", event("s", 0, role="user"), answer, usage("s", "u", output_tokens=8))
+    with sweep(tmp_path / "store", home):
+        shown = CliRunner().invoke(main, ["show"]).output
+
+    assert "output not recorded" in shown
+    assert "8 output tokens" not in shown
 
 
 def test_the_agents_own_money_is_no_estimate(tmp_path: Path, home: Home) -> None:

@@ -17,10 +17,11 @@ def plural(count: int, thing: str) -> str:
     return f"{number(count)} {thing}" if count == 1 else f"{number(count)} {thing}s"
 
 
-def money(usd: float | None, is_estimate: bool = False) -> str:
+def money(usd: float | None, is_estimate: bool = False, is_incomplete: bool = False) -> str:
+    """An amount: `~` if it is estimated, `+` if more was spent at a price that is not known."""
     if usd is None:
         return "–"
-    return f"{'~' if is_estimate else ''}${usd:,.2f}"
+    return f"{'~' if is_estimate else ''}${usd:,.2f}{'+' if is_incomplete else ''}"
 
 
 def duration(seconds: float | None) -> str:

@@ -3,6 +3,7 @@
 Each request is priced by itself, at the price of its day and the tier of its own context.
 """
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from math import inf
@@ -121,6 +122,8 @@ _FIRST = Response._fields.index(TOKENS[0])
 HOUR_MS = 3_600_000
 PICO = 10**12
 _ROUNDING = 1e-6
+# Money in doubt: partly from the price list; of some requests the price is not known. A session's row has the number.
+EXACT, ESTIMATE, INCOMPLETE = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +132,11 @@ class Money:
 
     tokens: tuple[int, ...]
     usd: float | None
-    is_estimate: bool
+    doubt: int
 
     def columns(self) -> dict[str, Any]:
         """As a session's row has them."""
-        return {**dict(zip(TOKENS, self.tokens, strict=True)), "usd": self.usd, "usd_is_estimate": self.is_estimate}
+        return {**dict(zip(TOKENS, self.tokens, strict=True)), "usd": self.usd, "usd_is_estimate": self.doubt}
 
 
 class Used(NamedTuple):
@@ -181,11 +184,21 @@ def tokens_of(used: Sequence[Used]) -> list[int]:
     return [sum(getattr(one, name) for one in used) for name in TOKENS]
 
 
-def usd_of(used: Sequence[Used]) -> tuple[float | None, bool]:
-    """(money, whether any of it is estimated); None when no response has a known price."""
+def usd_of(used: Sequence[Used]) -> tuple[float | None, int]:
+    """Money, and in what doubt it is; None when no response has a known price."""
+    is_incomplete = any(one.priced < one.responses and any(tokens_of([one])) for one in used)
+    doubt = INCOMPLETE if is_incomplete else ESTIMATE if any(one.priced and one.unstated for one in used) else EXACT
     if not any(one.priced for one in used):
-        return None, False
-    return round(sum(one.picodollars for one in used) / PICO, 9), any(one.unstated for one in used)
+        return None, doubt
+    return round(sum(one.picodollars for one in used) / PICO, 9), doubt
+
+
+def main_model(used: Sequence[Used]) -> str | None:
+    """The model that used the most tokens."""
+    sums: Counter[str] = Counter()
+    for one in used:
+        sums[one.model or ""] += sum(tokens_of([one]))
+    return max(sums, key=lambda model: (sums[model], model), default=None) or None
 
 
 class Payments:
@@ -216,16 +229,16 @@ class Payments:
         below = [response for key in included for response in self._responses.get(key, ())]
         if session.totals:
             return Money(tuple(tokens_of(used)), *self._usd_of_totals(session, below, started_ms or 0))
-        (known, is_estimate), of_sub_agents = usd_of(used), add_up(below)
+        (known, doubt), of_sub_agents = usd_of(used), add_up(below)
         pairs = zip(tokens_of(used), tokens_of(of_sub_agents), strict=True)
         tokens = tuple(max(0, mine - theirs) for mine, theirs in pairs)
         if known is None:
-            return Money(tokens, None, False)
-        taken, is_taken_estimate = usd_of(of_sub_agents)
-        return Money(tokens, max(0.0, round(known - (taken or 0.0), 9)), is_estimate or is_taken_estimate)
+            return Money(tokens, None, doubt)
+        taken, taken_doubt = usd_of(of_sub_agents)
+        return Money(tokens, max(0.0, round(known - (taken or 0.0), 9)), max(doubt, min(taken_doubt, ESTIMATE)))
 
-    def _usd_of_totals(self, session: StoredSession, below: Sequence[Response], begun_ms: int) -> tuple[float, bool]:
-        """What the agent's totals say, and the list of what they leave out; whether any of it is estimated.
+    def _usd_of_totals(self, session: StoredSession, below: Sequence[Response], begun_ms: int) -> tuple[float, int]:
+        """What the agent's totals say, and the list of what they leave out; and in what doubt that is.
 
         A total begins at 0 after an older version or a run that was killed, which wrote none, and no total has what
         follows the last. A run that was killed between two shows only as requests that cost more than they differ by.
@@ -234,10 +247,10 @@ class Payments:
         own = self._responses.get(session.key, ()) if session.kept else session.responses
         left_out = [response for response in own if not any(ledger.covers(response) for ledger in ledgers)]
         inside = [response for response in below if any(ledger.covers(response) for ledger in ledgers)]
-        (rest, is_estimate), (taken, is_taken_estimate) = usd_of(add_up(left_out)), usd_of(add_up(inside))
+        (rest, doubt), (taken, taken_doubt) = usd_of(add_up(left_out)), usd_of(add_up(inside))
         killed = sum(ledger.missing([*own, *inside]) for ledger in ledgers)
         usd = max(0.0, self._stated_usd(session, begun_ms) + killed - (taken or 0.0)) + (rest or 0.0)
-        return round(usd, 9), is_estimate or is_taken_estimate or killed > 0
+        return round(usd, 9), max(doubt, min(taken_doubt, ESTIMATE), ESTIMATE if killed else EXACT)
 
     def _stated_usd(self, session: StoredSession, begun_ms: int) -> float:
         """The agent's running totals, less what they had reached in the session this one was forked from."""
