@@ -54,8 +54,9 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions")
 def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
-    Copies, forks and sub-agents are counted once. Prices with ~ are estimates. A block is a five-hour
-    window, as agents' limits count. Without dates, compares this month with the last and adds a forecast.
+    Copies, forks and sub-agents are counted once. Prices with ~ are estimates, and + says that more was
+    spent at a price that is not known. A block is a five-hour window, as agents' limits count. Without
+    dates, compares this month with the last and adds a forecast.
 
     \b
     recollect stats --by repo --since 30d
