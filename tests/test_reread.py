@@ -117,3 +117,21 @@ def test_rebuilt_files_are_never_read_as_new(root: str, tmp_path: Path, raised: 
     assert without_cache == before
     assert copied == before
     assert after == before
+
+
+@every_home
+def test_files_rebuilt_without_marks_count_no_turn_again(root: str, tmp_path: Path) -> None:
+    """Older versions of Recollect wrote them so."""
+    agent, home = _copied(root, tmp_path)
+    with swept(tmp_path / "store", f"{agent}={home}") as memory:
+        before = _figures(memory, roots_only=True)
+        for session in memory.sessions(roots_only=True):
+            if session.sources and memory.events(session):
+                draft = memory.handover.plan_rebuild(session).draft
+                for source in session.sources:
+                    Path(source.path).unlink(missing_ok=True)
+                for path, content in draft.files if draft else ():
+                    path.write_bytes(content)
+        memory.sweep()
+
+        assert _figures(memory, roots_only=True) == before

@@ -21,8 +21,8 @@ SaveSource = Callable[[apsw.Connection, Batch], int]
 Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
-_UID, _POSITION, _FLAGS, _TS_MS, _HASH = map(
-    EventRow._fields.index, ("event_uid", "position", "flags", "ts_ms", "payload_hash")
+_UID, _POSITION, _FLAGS, _TS_MS, _SUMMARY = map(
+    EventRow._fields.index, ("event_uid", "position", "flags", "ts_ms", "summary")
 )
 
 
@@ -221,11 +221,14 @@ def _has_lost(connection: apsw.Connection, stream: int) -> bool:
 def _without_moved(
     connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]], known: dict[bytes, Stored]
 ) -> list[tuple[Any, ...]]:
-    """The rows of a log that was cut less those stored under another name: some agents' records are named by place."""
+    """The rows of a log that was cut less those stored under another name: some agents' records are named by place.
+
+    What fields a record has may differ, so that it is known by its time and summary.
+    """
     times = {row[_TS_MS] for row in rows if row[_UID] not in known and row[_TS_MS] is not None}
-    sql = "SELECT ts_ms, payload_hash FROM events WHERE stream = ? AND ts_ms IN (SELECT value FROM json_each(?))"
+    sql = "SELECT ts_ms, summary FROM events WHERE stream = ? AND ts_ms IN (SELECT value FROM json_each(?))"
     stored = set(connection.execute(sql, (stream, orjson.dumps(list(times)).decode()))) if times else set()
-    return [row for row in rows if row[_UID] in known or (row[_TS_MS], row[_HASH]) not in stored]
+    return [row for row in rows if row[_UID] in known or (row[_TS_MS], row[_SUMMARY]) not in stored]
 
 
 def _sort_out(
