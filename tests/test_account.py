@@ -62,6 +62,12 @@ def test_the_users_title_wins_over_the_agents_and_that_over_a_summary(tmp_path: 
     assert account(tmp_path, home, event("s", 1), *ranks).title == "rank 3"
 
 
+def test_a_title_does_not_begin_with_a_block_of_code(tmp_path: Path, home: Home) -> None:
+    asked = event("s", 1, USER_MSG, '``` print("x") ``` why does this fail?')
+
+    assert account(tmp_path, home, asked).title == "why does this fail?"
+
+
 def test_of_two_titles_of_one_rank_the_later_counts(tmp_path: Path, home: Home) -> None:
     told = [SessionInfo("s", title=title, title_rank=2) for title in ("first", "second")]
 

@@ -1,6 +1,7 @@
 """What the store holds, and how its budget stands."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
@@ -122,7 +123,7 @@ class Overview:
 
 
 def make_overview(store: Store) -> Overview:
-    agents, sources = store.sessions.totals(), SourceTotals(**store.sources.counts())
+    agents, sources = _totals(store), SourceTotals(**store.sources.counts())
     return Overview(
         swept_at=_swept_at(store),
         sessions=sum(agent["sessions"] for agent in agents),
@@ -137,7 +138,7 @@ def make_overview(store: Store) -> Overview:
 
 def make_status(store: Store, settings: Settings, outlook: Outlook | None = None) -> Status:
     """What the store holds. An `outlook` that was made just now is not made again: it looks at every session."""
-    agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
+    agents = [AgentTotals(**agent) for agent in _totals(store)]
     sources, saved = SourceTotals(**store.sources.counts()), store.digests.saved()
     watch = read_watch_state(store.folder)
     outlook = outlook or look_ahead(store, settings.limits, settings.host)
@@ -168,6 +169,17 @@ def make_status(store: Store, settings: Settings, outlook: Outlook | None = None
             last_copies_go_at=outlook.last_copies_go_at,
         ),
     )
+
+
+def _totals(store: Store) -> list[dict[str, Any]]:
+    """Figures by agent. The rows of sessions that a host appends to follow their events with the next sweep."""
+    agents = store.sessions.totals()
+    if dirty := store.streams.dirty():
+        held, listed = store.steps.counts(dirty), store.sessions.event_counts()
+        for agent in agents:
+            behind = (held[key] - 1 - listed[key] for key in held if key.agent == agent["agent"] and key in listed)
+            agent["events"] += sum(max(0, count) for count in behind)
+    return agents
 
 
 def _swept_at(store: Store) -> str | None:

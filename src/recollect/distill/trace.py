@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from recollect import schema
+from recollect.agentkit.edits import find_patches, named_path, patched_paths
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
 from recollect.distill.verdict import verdict
@@ -33,7 +34,6 @@ _KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, sch
 NATIVE_BYTES = 300  # of a payload that are no words but the agent's own bookkeeping, about
 MOST_COMMITS = 6  # of which the message is looked up
 CHURN_ROUNDS = 3  # times a file is edited again after a failure
-_PATH_NAMES = ("file_path", "path", "notebook_path", "target_file")
 LINE_BYTES = 120  # of the line that stands for a call or a result, at most
 CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
 
@@ -140,6 +140,7 @@ class Trace:
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and run.result.kind != schema.HUMAN_INTERVENTION]
         chosen += [run.call for run in self.tests]  # a summary has lost the line ends between commands
+        chosen += [edit.call for edit in self.edits if edit.call.summary.endswith(ELLIPSIS)]
         chosen += [edit.call for edit in self._edits_spelled_short()]
         chosen += self._errors_of_churn()
         chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
@@ -229,12 +230,24 @@ def _settle_tests(trace: Trace, payloads: Payloads) -> None:
 
 
 def _settle_paths(trace: Trace, payloads: Payloads) -> None:
-    """Give files that were named from another folder the names they have elsewhere."""
+    """Name the files that a summary is too short for; files that were named from another folder get the names they
+    have elsewhere."""
     for edit in trace.edits:
         given = payloads.get(edit.call.event_uid, {}).get("input")
-        if len(edit.paths) == 1 and isinstance(given, Mapping):
-            path = next((given[name] for name in _PATH_NAMES if isinstance(given.get(name), str)), "")
+        if edit.call.summary.endswith(ELLIPSIS):
+            edit.paths = tuple(dict.fromkeys(_edited_paths(given))) or edit.paths
+        elif len(edit.paths) == 1 and isinstance(given, Mapping):
+            path = named_path(given) or ""
             edit.paths = (path,) if path.endswith(edit.paths[0]) else edit.paths
+
+
+def _edited_paths(given: Any) -> Iterable[str]:
+    """All files that an edit's arguments name."""
+    if patched := [path for patch in find_patches(given) for path in patched_paths(patch)]:
+        return patched
+    fields = given if isinstance(given, Mapping) else {}
+    changes = fields.get("changes")
+    return changes if isinstance(changes, Mapping) else filter(None, [named_path(fields)])
 
 
 def _day(step: Step) -> int:

@@ -29,7 +29,8 @@ class Backfill:
             report.sessions_new += is_new and new > 0
             report.messages_new += new
             report.messages_known += len(found.lines) - new
-            report.bad_lines += found.bad_lines
+            report.bad_lines += len(found.skipped)
+            report.skipped += [(str(found.path), number, reason) for number, reason, _, _ in found.skipped]
             waiting += [found.key] if new and not dry_run else []
             if len(waiting) >= _SHOWN_AT_ONCE:
                 self._live.show(waiting)
@@ -74,5 +75,5 @@ class Backfill:
             len(in_store),
             only_in_file,
             only_in_store,
-            found.bad_lines,
+            len(found.skipped),
         )

@@ -89,6 +89,9 @@ class SessionHit(NamedTuple):
     cwd: str | None = None
     resume_command: str | None = None  # the agent's own, to be run in `cwd`
     missing: tuple[str, ...] = ()  # words of the query that the session does not have, the rarest among them
+    key: str | None = None  # of a live session: the name that its host knows it by
+    channel: str | None = None
+    chat_id: str | None = None
 
     @property
     def started(self) -> "datetime | None":
@@ -117,6 +120,8 @@ class SessionHit(NamedTuple):
             "evicted": self.evicted,
             "matches": [match.to_json(self.session_uid, explain=explain) for match in self.matches],
         }
+        if self.key is not None:
+            fields |= {"key": self.key, "channel": self.channel, "chat_id": self.chat_id}
         if self.missing:
             fields["missing"] = list(self.missing)
         if self.outcome is not None:
@@ -166,6 +171,9 @@ def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str
         ended_at=rfc3339(header.ended_ms),
         why=why,
         outcome=header.outcome,
+        key=header.host_key,
+        channel=header.channel,
+        chat_id=header.chat_id,
         **more,
     )
 

@@ -29,6 +29,7 @@ from recollect.sessions.parts import Parts, boundary_of, cuts_ms, read_sessions,
 from recollect.sessions.pricing import Money, Payments, add_up, main_model
 from recollect.sessions.relations import Relations
 from recollect.sessions.tasks import Task, find_task, project_of
+from recollect.sessions.titles import heading
 from recollect.sessions.totals import Totals, content_hash, decode_totals, encode_totals
 from recollect.store import ACCOUNT, Base, Boundary, Request, SessionRow, Step, Store, StoredSession
 from recollect.text import cut_short
@@ -308,7 +309,7 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
         model=main_model(totals.used) or totals.span.model or last.get("model"),
         provider=last.get("provider"),
         agent_version=last.get("agent_version"),
-        title=facts.title or (cut_short(prompt, TITLE_CHARS) if prompt else None),
+        title=facts.title or (cut_short(heading(prompt), TITLE_CHARS) if prompt else None),
         instructions=orjson.dumps(last.get("instructions") or []).decode(),
         started_ms=started,
         ended_ms=ended,

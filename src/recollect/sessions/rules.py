@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 
-_TITLES = 2  # how requests are chosen as titles: rows of another way are made again
+_TITLES = 3  # how requests are chosen as titles: rows of another way are made again
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,10 +78,12 @@ if TYPE_CHECKING:
     from recollect.store.tables.events import (
         HIDES_LEARNED,
         IS_ABANDONED,
+        IS_CLAMPED,
         IS_ERROR,
         IS_PROVISIONAL,
         IS_REBUILT,
         IS_RETRY,
+        MAY_REPEAT,
         PIECE_BYTES,
         TOLD_RETRY,
         EventHeader,

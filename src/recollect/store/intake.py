@@ -13,7 +13,7 @@ from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter, Stream
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import HIDES_LEARNED, IS_PROVISIONAL, IS_REBUILT
+from recollect.store.tables.events import HIDES_LEARNED, IS_CLAMPED, IS_PROVISIONAL, IS_REBUILT
 from recollect.store.tables.named_values import note_named
 from recollect.store.tables.streams import FIGURES, LOST
 
@@ -265,12 +265,19 @@ def _sort_out(
 def _put_positions(connection: apsw.Connection, rows: list[tuple[Any, ...]], known: dict[bytes, Stored]) -> bool:
     """Move events to where the file that holds more of what came before them has them; whether any moved.
 
-    The last position of all files counts, so that the order of a session does not depend on which was read first.
+    The last position of all files counts, so that the order of a session does not depend on which was read first; but
+    none that is clamped counts beside one that is not.
     """
-    later = [(row[_POSITION], row[_UID]) for row in rows if row[_UID] in known]
-    later = [(position, uid) for position, uid in later if position > known[uid].position]
-    connection.executemany("UPDATE events SET position = ? WHERE event_uid = ?", later)
-    return bool(later)
+    places = [(row[_POSITION], row[_FLAGS] & IS_CLAMPED, row[_UID]) for row in rows if row[_UID] in known]
+    better = [place for place in places if _rank(*place[:2]) > _rank(known[place[2]].position, known[place[2]].flags)]
+    connection.executemany(
+        f"UPDATE events SET position = ?, flags = (flags & {~IS_CLAMPED}) | ? WHERE event_uid = ?", better
+    )
+    return bool(better)
+
+
+def _rank(position: int, flags: int) -> tuple[bool, int]:
+    return not flags & IS_CLAMPED, position
 
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:

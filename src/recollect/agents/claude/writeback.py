@@ -14,7 +14,7 @@ from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
 from recollect.agents.claude.native.lines import dump
 from recollect.agents.claude.prompts import USER_SHELL
-from recollect.errors import NotFound
+from recollect.errors import NotFound, UsageError
 from recollect.kinds import DECISION, ERROR, HUMAN_INTERVENTION, OTHER, QUEUE_ONLY, THINKING, TOOL_RESULT
 from recollect.redact import OPENING
 from recollect.schema import Event, Session
@@ -22,7 +22,17 @@ from recollect.schema import Event, Session
 _UUID = re.compile(r"(?:request_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MARK = OPENING.decode()
 _RESULTS = (TOOL_RESULT, ERROR, DECISION, HUMAN_INTERVENTION)
-_OF_THE_PAYLOAD = ("blocks", "parts", "command", "toolUseResult", "stderr_chars", "message", "signature", "block")
+_OF_THE_PAYLOAD = (
+    "blocks",
+    "parts",
+    "context",
+    "command",
+    "toolUseResult",
+    "stderr_chars",
+    "message",
+    "signature",
+    "block",
+)
 _NO_MEDIA = "[not kept by Recollect: {kind}, {bytes} bytes]"
 
 
@@ -140,6 +150,7 @@ def _shell_text(payload: Mapping[str, Any]) -> str:
 def _prompt_blocks(payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A prompt as it was: its text split into its blocks again, a slash command with what the program adds."""
     text, native = payload.get("text") or "", payload.get("native") or {}
+    yield from ({"type": "text", "text": words} for words in native.get("context") or ())
     if command := native.get("command"):
         name, _, arguments = text.partition(" ")
         words = f"<command-message>{command.get('message')}</command-message>\n<command-name>{name}</command-name>"
@@ -167,7 +178,7 @@ def fork(source: Path, at: str) -> str:
     """A new session beside `source` with all up to the entry `at`; returns its id."""
     try:
         return NativeSession(source).fork(at).session_id
-    except (KeyError, ValueError):
+    except (NotFound, UsageError):
         raise NotFound(f"Not in {source}: {at}", "the session has changed since: run `recollect sweep`") from None
 
 

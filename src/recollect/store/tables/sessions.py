@@ -173,6 +173,7 @@ class Place(NamedTuple):
     git_remote: str | None
     repo: str | None
     domain: str | None
+    git_branch: str | None = None
 
 
 class Member(NamedTuple):

@@ -18,7 +18,7 @@ from recollect.kinds import (
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
-from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN, EventHeaders
+from recollect.store.tables.events import CONTENT, IS_ABANDONED, IS_RETRY, IS_TYPED, MAY_REPEAT, STANDS_IN, EventHeaders
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
 from recollect.uids import name_half
@@ -272,22 +272,51 @@ class Streams:
         """Events that only stood in for what is held itself by now, each with its session.
 
         A prompt history stands in for any log; a copy of the model's view stands in for the agent's log; a prompt in
-        an agent's queue stands in for the record that tells it.
+        an agent's queue stands in for the record that tells it. An agent that copies a conversation into its own log
+        repeats it.
         """
+        repeated = self._repeated()
         rows = self._database.rows(
             "SELECT e.id, s.agent, s.native_id, lane, status IS ? FROM streams s CROSS JOIN events e"
             f" ON e.stream = s.id WHERE s.is_dirty AND ({STANDS_IN})",
             (QUEUE_ONLY,),
         )
         if not rows:
-            return {}
+            return repeated
         lanes = self._lanes({(agent, native_id) for _, agent, native_id, lane, _ in rows if lane in _BETTER})
         replaced = {
             event: (agent, native_id)
             for event, agent, native_id, lane, _ in rows
             if lane in _BETTER and lanes[agent, native_id] & _BETTER[lane]
         }
-        return replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
+        return repeated | replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
+
+    def _repeated(self) -> dict[int, tuple[str, str]]:
+        """Events of dirty sessions that may repeat another and say what it says, at its time.
+
+        Of a session that need not be read as a whole, the events since then. The user's own commands have no call ids
+        but those of their records.
+        """
+        rows = self._database.rows(
+            "SELECT DISTINCT s.id, s.agent, s.native_id FROM streams s CROSS JOIN events e ON e.stream = s.id"
+            " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0)"
+            f" WHERE s.is_dirty AND e.flags & {MAY_REPEAT}"
+        )
+        call = "iif(role = 'user', '', call_id)"
+        same = f"lane, ts_ms, coalesce(base_kind, kind), role, tool, {call}, {CONTENT.format('')}"
+        return {
+            event: (agent, native_id)
+            for stream, agent, native_id in rows
+            for (event,) in self._database.rows(
+                f"SELECT id FROM (SELECT id, native_id, flags & {MAY_REPEAT} AS may_repeat,"
+                f" first_value(native_id) OVER told AS original, min(flags & {MAY_REPEAT}) OVER told AS all_may"
+                " FROM events WHERE stream = ? AND ts_ms IS NOT NULL"
+                f" WINDOW told AS (PARTITION BY {same} ORDER BY flags & {MAY_REPEAT}, position, event_uid"
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))"
+                " WHERE may_repeat AND (NOT all_may OR native_id <> original)",
+                (stream,),
+            )
+        }
 
     def _lanes(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], set[str]]:
         """Where events of these sessions come from: the agent's log, a stand-in for it, or a history of prompts."""
