@@ -23,10 +23,11 @@ def session_counts(total: int, sub_agents: int, warm_ups: int) -> str:
     return ", ".join([plural(total - sub_agents - warm_ups, "session"), *others])
 
 
-def money(usd: float | None, is_estimate: bool = False) -> str:
+def money(usd: float | None, is_estimate: bool = False, is_incomplete: bool = False) -> str:
+    """An amount: `~` if it is estimated, `+` if more was spent at a price that is not known."""
     if usd is None:
         return "–"
-    return f"{'~' if is_estimate else ''}${usd:,.2f}"
+    return f"{'~' if is_estimate else ''}${usd:,.2f}{'+' if is_incomplete else ''}"
 
 
 def duration(seconds: float | None) -> str:

@@ -20,7 +20,8 @@ class Cost:
 
     `input_tokens` excludes what was read from or written to the prompt cache; `output_tokens`
     includes `reasoning_tokens`. `usd` is None if neither the agent nor the price list knows it. It
-    never includes sub-agents: where the agent's own figure does, their price is subtracted.
+    never includes sub-agents: where the agent's own figure does, their price is subtracted. It is
+    incomplete if the price of some requests is not known: their model is not in the list.
     """
 
     input_tokens: int = 0
@@ -30,6 +31,7 @@ class Cost:
     reasoning_tokens: int = 0
     usd: float | None = None
     usd_is_estimate: bool = False
+    usd_is_incomplete: bool = False
     wall_clock_s: float | None = None
     turns: int = 0
     retries: int = 0

@@ -275,6 +275,8 @@ def test_a_sessions_cost_is_shown_with_and_without_its_sub_agents(tmp_path: Path
     memory.close()
     shown = CliRunner().invoke(main, ["stats", "--by", "model", "--session", "root"]).output
     assert "Cost: ~$1.50 + ~$0.30 in 1 sub-agent\n" in shown
+    shown = CliRunner().invoke(main, ["show", "root"]).output
+    assert "~$1.50 + ~$0.30 in 1 sub-agent" in " ".join(shown.split())
 
 
 def test_sessions_are_listed_by_their_cost(tmp_path: Path, home: Home) -> None:

@@ -74,7 +74,8 @@ class EventRecord(msgspec.Struct, gc=False):
     block before. An agent's copy of the record in another session has the same `copy_key` (default: native_id). A later
     reading may replace `is_provisional` events: a message still being streamed, a file that is rewritten. An event
     `is_clamped` if its log has it behind later ones: its position in another file is the better one. If it `may_repeat`
-    and says the same as an event of its session and time, it is a copy of that.
+    and says the same as an event of its session and time, it is a copy of that. `is_rebuilt`: Recollect wrote it from
+    what it had stored; where that is still held, the record is not read.
     """
 
     native_session_id: str
@@ -106,6 +107,7 @@ class EventRecord(msgspec.Struct, gc=False):
     metadata: Mapping[str, Any] | None = None
     is_clamped: bool = False
     may_repeat: bool = False
+    is_rebuilt: bool = False
 
 
 @dataclass(slots=True)
@@ -139,7 +141,7 @@ class Usage:
 class CostTotal:
     """The agent's own running total of money, sub-agents included.
 
-    A fork that continues its parent's total has the same `ledger`.
+    `ledger` is when it began to count, in ms: a fork that continues its parent's total has the same.
     """
 
     native_session_id: str

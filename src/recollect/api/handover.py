@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from recollect import ingest
+from recollect.agentkit.log import as_rebuilt
 from recollect.agentkit.writeback import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words, shell_line
 from recollect.analysis import find_digest
@@ -104,15 +104,14 @@ class Handover:
     def write(self, plan: HandoverPlan) -> list[Path]:
         """Write the files of a plan. Raises NotFound if such a file exists by now, Busy during a sweep.
 
-        A rebuilt file counts as read: the next sweep stores only what the agent adds to it. The main file comes last:
-        as long as it is missing, the session is gone and can be written again.
+        The lines of a rebuilt log are marked: a sweep stores only what the agent adds to them. The main file comes
+        last: as long as it is missing, the session is gone and can be written again.
         """
         files = plan.draft.files if plan.draft else ()
         with sweep_lock(self._store.folder):
-            if plan.is_rebuild:
-                protection = ingest.Protection(self._settings.folder, self._settings.redaction)
-                ingest.pass_over(self._store, self._settings.host, plan.agent, self._settings.roots, protection, files)
             for path, content in reversed(files):
+                if plan.is_rebuild and path.suffix == ".jsonl":
+                    content = as_rebuilt(content)
                 written = write_new(path.parent, path.name, content)
                 if written != path:
                     written.unlink()

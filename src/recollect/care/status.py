@@ -28,6 +28,7 @@ class AgentTotals:
     cache_write_tokens: int
     usd: float | None
     usd_is_estimate: bool
+    usd_is_incomplete: bool
     started_at: str | None
     ended_at: str | None
 

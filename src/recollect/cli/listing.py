@@ -113,7 +113,7 @@ def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> Iterat
     tokens = [cost.input_tokens + cost.output_tokens + cost.cache_write_tokens for cost in costs]
     cells = {
         "duration": ("time", [duration(cost.wall_clock_s) for cost in costs]),
-        "cost": ("cost", [money(cost.usd, cost.usd_is_estimate) for cost in costs]),
+        "cost": ("cost", [money(cost.usd, cost.usd_is_estimate, cost.usd_is_incomplete) for cost in costs]),
         "tokens": ("tokens", list(map(number, tokens))),
     }
     measures = {name: Column(head, texts, is_number=True) for name, (head, texts) in cells.items()}

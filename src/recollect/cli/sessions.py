@@ -181,7 +181,9 @@ def show(
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
             diffs = _diffs(memory, chosen) if with_diffs else None
             documents = [document.path for document in memory.archives.of(chosen)]
-            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents)
+            total = None if chosen.parent_session_uid else memory.stats("session", session=chosen).total
+            total = total if total and total.sub_agents_usd else None
+            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents, total=total)
             mark = None if at is None else MARK
             print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager, mark=mark)
 

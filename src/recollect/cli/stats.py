@@ -24,7 +24,6 @@ from recollect.cli.terminal import (
     number,
     one_line,
     padded,
-    plural,
     short_ids,
     width,
 )
@@ -55,8 +54,9 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions", "sub-agents")
 def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
-    Copies, forks and sub-agents are counted once. Prices with ~ are estimates. A block is a five-hour
-    window, as agents' limits count. Without dates, compares this month with the last and adds a forecast.
+    Copies, forks and sub-agents are counted once. Prices with ~ are estimates, and + says that more was
+    spent at a price that is not known. A block is a five-hour window, as agents' limits count. Without
+    dates, compares this month with the last and adds a forecast.
 
     \b
     recollect stats --by repo --since 30d
@@ -80,7 +80,7 @@ def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_
         shown = min(_SHOWN_LINES, max(1, line_count() - _LINES_AROUND)) if by in _USES else _SHOWN_LINES
         lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters))), *map(grey, totals.notes)]
         if session is not None and totals.total.usd is not None:
-            lines += ["", f"Cost: {_with_and_without(totals.total)}"]
+            lines += ["", f"Cost: {totals.total.cost_in_words}"]
         if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
             lines += _spending_lines(spending)
         if by in ("day", "week", "month") and session is None:
@@ -147,17 +147,8 @@ def _cells(line: StatLine) -> tuple[str, ...]:
         _short(line.cache_read_tokens),
         _short(line.cache_write_tokens),
         f"{money(line.sub_agents_usd, is_estimate)} in {line.sub_agents}" if line.sub_agents_usd else "",
-        money(line.usd, is_estimate),
+        money(line.usd, is_estimate, line.usd_is_incomplete),
     )
-
-
-def _with_and_without(line: StatLine) -> str:
-    """`$17.46 + $2.22 in 12 sub-agents`."""
-    of_sub_agents, is_estimate = line.sub_agents_usd or 0.0, line.usd_is_estimate
-    if not line.sub_agents:
-        return money(line.usd, is_estimate)
-    own = money((line.usd or 0.0) - of_sub_agents, is_estimate)
-    return f"{own} + {money(of_sub_agents, is_estimate)} in {plural(line.sub_agents, 'sub-agent')}"
 
 
 def _short(count: int | None) -> str:

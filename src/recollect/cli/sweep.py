@@ -147,7 +147,7 @@ def _agent_line(agent: "AgentTotals") -> str:
     since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
     return (
         f"{agent.agent:<8} {session_counts(agent.sessions, agent.sub_agents, agent.warm_ups)},"
-        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate)}{since}"
+        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate, agent.usd_is_incomplete)}{since}"
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
+from recollect.amounts import money, plural
 from recollect.distill.texts import clean, estimate_tokens, one_line
 from recollect.kinds import signal_words
 from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, Tally
@@ -200,7 +201,8 @@ def _facts(digest: Digest, zone: tzinfo | None) -> Iterator[str]:
     if used:
         yield f"{used:,} tokens and {digest.tokens.get('cache_read_tokens', 0):,} from cache"
     if digest.usd is not None:
-        yield f"{'~' if digest.usd_is_estimate else ''}${digest.usd:,.2f}"
+        besides = f" without {plural(len(digest.sub_agents), 'sub-agent')}" if digest.sub_agents else ""
+        yield f"{money(digest.usd, digest.usd_is_estimate)}{besides}"
     count = digest.covers.event_count
     yield f"covers {count:,} event{'' if count == 1 else 's'}"
 

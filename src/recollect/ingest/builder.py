@@ -36,6 +36,7 @@ from recollect.store import (
     IS_CLAMPED,
     IS_ERROR,
     IS_PROVISIONAL,
+    IS_REBUILT,
     IS_RETRY,
     MAY_REPEAT,
     TOLD_RETRY,
@@ -293,7 +294,7 @@ class _Stream:
             event.tool,
             event.call_id,
             event.status,
-            _flags(event) if event.is_error or event.is_retry or event.is_provisional or event.is_clamped else 0,
+            _flags(event),
             self._copy_key(event, half),
             bytes.fromhex(event.retry_key) if event.retry_key else None,
             event.summary,
@@ -364,7 +365,7 @@ def _hide_beginning(redactor: Redactor, event: EventRecord) -> None:
 
 
 def _flags(event: EventRecord) -> int:
-    flags = IS_ERROR if event.is_error else 0
+    flags = (IS_ERROR if event.is_error else 0) | (IS_REBUILT if event.is_rebuilt else 0)
     if event.is_retry:
         flags |= IS_RETRY | TOLD_RETRY
     flags |= (IS_CLAMPED if event.is_clamped else 0) | (MAY_REPEAT if event.may_repeat else 0)

@@ -199,9 +199,9 @@ class Live:
         used = self._store.steps.responses([SessionKey(row.agent, row.native_id) for row in rows if row.tokens])
         sessions = []
         for row in rows:
-            usd, is_estimate = usd_of(add_up(used.get(SessionKey(row.agent, row.native_id), [])))
+            usd, doubt = usd_of(add_up(used.get(SessionKey(row.agent, row.native_id), [])))
             last = self._messages(row, self._store.live.messages(row, 1))
-            sessions.append(_session(row, usd, is_estimate, last[0] if last else None))
+            sessions.append(_session(row, usd, usd is not None and doubt > 0, last[0] if last else None))
         return sessions
 
     def _describe(self, row: LiveRow) -> LiveSession:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.amounts import plural
+from recollect.amounts import money, plural
 from recollect.errors import UsageError
 from recollect.store import Span, StatRow, Store
 
@@ -33,6 +33,7 @@ class StatLine:
     cache_write_tokens: int | None
     usd: float | None
     usd_is_estimate: bool
+    usd_is_incomplete: bool
     uses: int | None
     failures: int | None
     refusals: int | None
@@ -42,6 +43,15 @@ class StatLine:
     sample_event_uid: str | None
     sub_agents_usd: float | None
     title: str | None
+
+    @property
+    def cost_in_words(self) -> str:
+        """`$17.46 + $2.22 in 12 sub-agents`."""
+        if not self.sub_agents:
+            return money(self.usd, self.usd_is_estimate, self.usd_is_incomplete)
+        own = money((self.usd or 0.0) - (self.sub_agents_usd or 0.0), self.usd_is_estimate)
+        of_sub_agents = money(self.sub_agents_usd or 0.0, self.usd_is_estimate, self.usd_is_incomplete)
+        return f"{own} + {of_sub_agents} in {plural(self.sub_agents, 'sub-agent')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +112,8 @@ def _line(row: StatRow) -> StatLine:
         cache_read_tokens=row.cache_read_tokens,
         cache_write_tokens=row.cache_write_tokens,
         usd=None if row.usd is None else round(row.usd, 9),
-        usd_is_estimate=bool(row.usd_is_estimate),
+        usd_is_estimate=row.usd_is_estimate > 0,
+        usd_is_incomplete=row.usd_is_estimate > 1,
         uses=row.uses,
         failures=row.failures,
         refusals=row.refusals,
@@ -123,7 +134,7 @@ def _sum(rows: list[StatRow]) -> StatRow:
     """What lines add up to that each have whole sessions."""
     known = {name: [value for row in rows if (value := getattr(row, name)) is not None] for name in _SUMMED}
     sums = {name: sum(values) for name, values in known.items() if values}
-    return _NOTHING._replace(**sums, usd_is_estimate=int(any(row.usd_is_estimate for row in rows)))
+    return _NOTHING._replace(**sums, usd_is_estimate=max((row.usd_is_estimate for row in rows), default=0))
 
 
 def _heatmap(cells: list[tuple[int, int, int]]) -> list[list[int]]:

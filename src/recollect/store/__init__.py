@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         IS_CLAMPED,
         IS_ERROR,
         IS_PROVISIONAL,
+        IS_REBUILT,
         IS_RETRY,
         MAY_REPEAT,
         PIECE_BYTES,

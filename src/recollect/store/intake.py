@@ -13,15 +13,17 @@ from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter, Stream
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import HIDES_LEARNED, IS_CLAMPED, IS_PROVISIONAL
+from recollect.store.tables.events import HIDES_LEARNED, IS_CLAMPED, IS_PROVISIONAL, IS_REBUILT
 from recollect.store.tables.named_values import note_named
-from recollect.store.tables.streams import FIGURES
+from recollect.store.tables.streams import FIGURES, LOST
 
 SaveSource = Callable[[apsw.Connection, Batch], int]
 Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
-_UID, _POSITION, _FLAGS = map(EventRow._fields.index, ("event_uid", "position", "flags"))
+_UID, _POSITION, _FLAGS, _TS_MS, _SUMMARY = map(
+    EventRow._fields.index, ("event_uid", "position", "flags", "ts_ms", "summary")
+)
 
 
 class Stored(NamedTuple):
@@ -103,13 +105,18 @@ class _Transaction:
             note_named(self._connection, stream.id, part.named)
         fresh, replacing, has_moved = part.rows, list[tuple[Any, ...]](), False
         if stream.next_seq > 1 and part.rows:
-            known = find_stored(self._connection, [row[_UID] for row in part.rows])
+            fresh = _without_rebuilt(self._connection, stream.id, part.rows)
+            known = find_stored(self._connection, [row[_UID] for row in fresh])
+            has_lost = _has_lost(self._connection, stream.id)
+            if has_lost:
+                fresh = _without_moved(self._connection, stream.id, fresh, known)
             if known:
+                # What is left of a log may lack what a record refers to: only a newer adapter replaces what it was.
                 rules = compare_versions(stream.redacted_with or "0", batch.redacted_with)
-                rules = OTHER if batch.is_adopted else rules
-                fresh, replacing = _sort_out(self._connection, part.rows, known, rules)
+                rules = OTHER if batch.is_adopted or has_lost else rules
+                has_moved = _put_positions(self._connection, fresh, known)
+                fresh, replacing = _sort_out(self._connection, fresh, known, rules)
                 replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
-                has_moved = _put_positions(self._connection, part.rows, known)
         if fresh or replacing or has_news:
             self._put_events(batch, stream, part, fresh, replacing)
         if fresh or replacing or has_moved or not part.facts.is_empty:
@@ -196,6 +203,32 @@ _REPLACE_EVENT = (
     f"UPDATE events SET {', '.join(f'{name} = {_VALUES[name]}' for name in EventRow._fields[2:])},"
     f" base_kind = NULL WHERE event_uid = {_VALUES['event_uid']}"  # seq and event_uid stay: by them others know it
 )
+
+
+def _without_rebuilt(connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows less those of a file that was rebuilt from the session, where any event it was made of is held."""
+    own = [row for row in rows if not row[_FLAGS] & IS_REBUILT]
+    sql = f"SELECT EXISTS (SELECT 1 FROM events WHERE stream = ? AND NOT flags & {IS_REBUILT})"
+    return rows if len(own) == len(rows) or not connection.execute(sql, (stream,)).get else own
+
+
+def _has_lost(connection: apsw.Connection, stream: int) -> bool:
+    """Whether a log of the session was cut since it was read."""
+    sql = f"SELECT EXISTS (SELECT 1 FROM stream_sources WHERE stream = ? AND source = {LOST})"
+    return bool(connection.execute(sql, (stream,)).get)
+
+
+def _without_moved(
+    connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]], known: dict[bytes, Stored]
+) -> list[tuple[Any, ...]]:
+    """The rows of a log that was cut less those stored under another name: some agents' records are named by place.
+
+    What fields a record has may differ, so that it is known by its time and summary.
+    """
+    times = {row[_TS_MS] for row in rows if row[_UID] not in known and row[_TS_MS] is not None}
+    sql = "SELECT ts_ms, summary FROM events WHERE stream = ? AND ts_ms IN (SELECT value FROM json_each(?))"
+    stored = set(connection.execute(sql, (stream, orjson.dumps(list(times)).decode()))) if times else set()
+    return [row for row in rows if row[_UID] in known or (row[_TS_MS], row[_SUMMARY]) not in stored]
 
 
 def _sort_out(

@@ -56,7 +56,7 @@ KEPT_MESSAGES = 32
 KEPT_LEAVES = 40
 KEPT_QUEUED = 16
 KEPT_AGENTS = 16
-RECORD_CHARS = 40  # of an entry's id: a uuid has 36
+RECORD_CHARS = 44  # of an entry's id: a uuid has 36, and `request_` may precede it
 NAME_CHARS = 80  # of any other name; a sub-agent's session id has about 60
 # A position is the time of a record, its number within that millisecond, and the block.
 _BLOCK_BITS, _TICK_BITS, _TIME_BITS = 8, 12, 42

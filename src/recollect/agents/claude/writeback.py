@@ -5,12 +5,12 @@ What is rebuilt from its events has each entry under its own id, with the fields
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.writeback import Draft, Item, Step, steps_of
+from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
 from recollect.agents.claude.native.lines import dump
 from recollect.agents.claude.prompts import USER_SHELL
@@ -19,7 +19,7 @@ from recollect.kinds import DECISION, ERROR, HUMAN_INTERVENTION, OTHER, QUEUE_ON
 from recollect.redact import OPENING
 from recollect.schema import Event, Session
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = re.compile(r"(?:request_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MARK = OPENING.decode()
 _RESULTS = (TOOL_RESULT, ERROR, DECISION, HUMAN_INTERVENTION)
 _OF_THE_PAYLOAD = (
@@ -88,6 +88,11 @@ def _entry(record: Sequence[Item], usages: dict[str, Any]) -> Entry | None:
         "message": {"role": "user", "content": content[0]["text"] if is_plain else content},
         **fields,
     }
+
+
+def _is_message(item: Item) -> bool:
+    """Whether it is no block of an answer: those are written only as far as the model's service takes them."""
+    return "message" not in (item[1].get("native") or {})
 
 
 def _answer(record: Sequence[Item], fields: Entry, about: Mapping[str, Any], usages: dict[str, Any]) -> Entry | None:
@@ -186,7 +191,13 @@ def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
 
 def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
     """The transcript of a session, entry by entry."""
-    return Draft(session.native_session_id, ((path, _content(rebuilt_entries(session, items))),), _LOST)
+    entries = list(rebuilt_entries(session, items))
+    names = {entry.get("uuid") for entry in entries}
+    written = [
+        item for item in items if item[0].native_id in names and (_is_message(item) or any(_answer_blocks(*item)))
+    ]
+    losses = losses_of(items, {event.event_uid for event, _ in written})
+    return Draft(session.native_session_id, ((path, _content(entries)),), (*_LOST, *losses))
 
 
 def compose(session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:
@@ -198,7 +209,7 @@ def compose(session: Session, items: Sequence[Item], home: Path, introduction: s
     return Draft(native_id, ((path, content),), ("the agent's thinking, which only its own model may read", cut))
 
 
-def _content(entries: Iterator[Entry]) -> bytes:
+def _content(entries: Iterable[Entry]) -> bytes:
     return b"".join(map(dump, entries))
 
 

@@ -143,6 +143,7 @@ _SUMS = ", ".join(
     f"sum(a.{name}) AS {name}"
     for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
 )
+_UNPRICED = f"max(a.usd IS NULL AND {' + '.join(f'a.{name}' for name in column.TOKENS)} > 0)"
 # An hour's work, split over the models that answered in it by how much they wrote.
 _HOURS = (
     "WITH hours AS MATERIALIZED (SELECT a.digest, a.minute / 60 AS hour, sum(a.active_ms) AS active_ms,"
@@ -194,10 +195,12 @@ class Activity:
             f"{begin}SELECT {_OF_SESSION.get(by, 'a.part')}, count(iif({_IS_NOBODYS}, NULL, 1)),"
             f" count(iif({_IS_SUB_AGENT}, 1, NULL)), {turns}, sum(a.active_ms), sum(a.input_tokens),"
             " sum(a.output_tokens), sum(a.cache_read_tokens), sum(a.cache_write_tokens), sum(a.usd),"
-            " max(a.usd IS NOT NULL AND s.usd_is_estimate), NULL, NULL, NULL, NULL, NULL, NULL,"
+            " max(iif(a.unpriced, s.usd_is_estimate, a.usd IS NOT NULL AND s.usd_is_estimate)),"
+            " NULL, NULL, NULL, NULL, NULL, NULL,"
             f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
             f" FROM (SELECT a.digest, {_PARTS.get(by, 'NULL')} AS part, sum(a.turns) AS turns,"
-            f" sum({work}) AS active_ms, {_SUMS} FROM activity a{join}{where} GROUP BY {groups}) a"
+            f" sum({work}) AS active_ms, {_SUMS}, {_UNPRICED} AS unpriced"
+            f" FROM activity a{join}{where} GROUP BY {groups}) a"
             f" {_JOIN.format(table='a')} GROUP BY 1 ORDER BY {order}",
             bindings,
         )
@@ -225,6 +228,15 @@ class Activity:
             " GROUP BY 1, 2 ORDER BY 2, 1",
             bindings,
         )
+
+    def unpriced_models(self) -> list[str]:
+        """The models whose price is not known, of sessions whose agent says nothing of it either."""
+        used = " + ".join(f"a.{name}" for name in column.TOKENS)
+        rows = self._database.rows(
+            f"SELECT DISTINCT a.model FROM activity a {_JOIN.format(table='a')}"
+            f" WHERE s.usd_is_estimate > 1 AND a.usd IS NULL AND {used} > 0 ORDER BY 1"
+        )
+        return [model for (model,) in rows]
 
     def first_minute(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
         """The first minute of any activity of these sessions."""

@@ -35,6 +35,7 @@ HIDES_LEARNED = 32  # a secret that another event of its batch names: read with 
 IS_CLAMPED = 64  # its log has it behind later ones
 MAY_REPEAT = 128  # and may have copied it from before them
 TOLD_RETRY = 16  # the log itself says so; IS_RETRY is then never taken back
+IS_REBUILT = 256  # read from a file that Recollect wrote, because nothing else was held of its session
 
 
 # SQL: events that may stand in for others, requests that follow another event, what a user typed. An index serves only

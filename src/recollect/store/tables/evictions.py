@@ -28,7 +28,7 @@ from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest
-from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, MAY_REPEAT
+from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
@@ -486,6 +486,7 @@ class Evicted:
                     (row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) or row[_FLAGS] & MAY_REPEAT)
                     and (row[_TS_MS] or 0) <= at_ms
                 )
+                and not row[_FLAGS] & IS_REBUILT
                 and not keys.hold(row[_UID], row[_HASH])
             ],
         )

@@ -123,7 +123,7 @@ class SessionRow(NamedTuple):
     cache_write_tokens: int
     reasoning_tokens: int
     usd: float | None
-    usd_is_estimate: bool
+    usd_is_estimate: int  # 2: of some requests the price is not known
     wall_clock_ms: int | None
     turns: int
     retries: int
@@ -403,16 +403,16 @@ class Sessions:
         """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""
         sums = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
         counts = ("agent", "sessions", "sub_agents", "warm_ups", "events", "messages")
-        names = (*counts, *sums, "usd_is_estimate", "started_at", "ended_at")
+        names = (*counts, *sums, "usd_is_estimate", "usd_is_incomplete", "started_at", "ended_at")
         rows = self._database.rows(
             "SELECT agent, count(*), sum(session_class = 'sub-agent'), sum(session_class = 'warm-up'),"
             f" sum(event_count), sum(message_count), {', '.join(f'sum({name})' for name in sums)},"
-            " max(usd IS NOT NULL AND usd_is_estimate), min(started_ms), max(ended_ms)"
+            " max(usd_is_estimate), min(started_ms), max(ended_ms)"
             " FROM sessions GROUP BY agent ORDER BY agent"
         )
         return [
-            dict(zip(names, (*sums, bool(is_estimate), rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
-            for *sums, is_estimate, started_ms, ended_ms in rows
+            dict(zip(names, (*sums, doubt > 0, doubt > 1, rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
+            for *sums, doubt, started_ms, ended_ms in rows
         ]
 
 
@@ -442,10 +442,13 @@ def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Sessio
     if row["analyzed_ms"] is not None:  # the first time counts for eviction; what came later was analysed as it came
         row["analyzed_ms"] = max(row["analyzed_ms"], row["ingested_ms"] or 0)
     moments = {f"{name}_at": rfc3339(row.pop(f"{name}_ms")) for name in _MOMENTS}
-    is_estimate, wall_clock_ms = bool(row.pop("usd_is_estimate")), row.pop("wall_clock_ms")
+    doubt, wall_clock_ms = row.pop("usd_is_estimate"), row.pop("wall_clock_ms")
     wall_clock_s = None if wall_clock_ms is None else wall_clock_ms / 1000
     figures = {name: row.pop(name) for name in (*TOKENS, "usd", "turns", "retries")}
-    cost = Cost(usd_is_estimate=is_estimate, wall_clock_s=wall_clock_s, **figures)
+    has_usd = figures["usd"] is not None
+    cost = Cost(
+        usd_is_estimate=has_usd and doubt > 0, usd_is_incomplete=doubt > 1, wall_clock_s=wall_clock_s, **figures
+    )
     documents = {"instructions": tuple(orjson.loads(row["instructions"])), "metadata": orjson.loads(row["metadata"])}
     told = {name: value for name, value in row.items() if name not in ("git_root", "git_remote")}
     return Session(**told | moments | documents, cost=cost, sources=tuple(sources))
