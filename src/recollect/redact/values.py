@@ -47,7 +47,7 @@ _MEMBER = re.compile(rb"[a-z_]{2,}(?:(?:\.|->|::)[A-Za-z_]+\d{0,3}[A-Za-z_]*)+")
 # A longer hexadecimal number is a key, but for one of 40 digits: that is the public address of an account.
 _NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX](?:[0-9a-fA-F]{1,31}|[0-9a-fA-F]{40})")
 _FIELD = re.compile(rb"[A-Za-z_]+=\W{0,3}")  # another name that is given next to nothing
-# Another name with its own value (`MODEL=acme-4`), a place in a file (`app.py:42`, `a.md#b`), a branch (`origin/fix-12`).
+# Another name with its own value (`MODEL=acme-4`), a place in a file (`app.py:42`, `a.md#b`), a branch (`main/fix-12`).
 _STEM = rb"(?>(?:[a-z]+\d{0,4}|\d{1,8}|[0-9a-f]{7,12})(?![a-z0-9]))"
 _NOT_A_VALUE = re.compile(
     rb"(?:[A-Z][A-Z0-9]+(?:_[A-Z0-9]{2,})+|[a-z]{2,}(?:_[a-z]{2,})+)=[^=].*|[A-Za-z]{2,}=(?:[A-Z]?[a-z]+(?:[-_][a-z]+)*|\d+[a-z]{0,2})|(?:[\w.-]+/)*[\w.-]+\.[a-z]{1,4}(?::\d+(?::.*)?|#[\w-]+)"
@@ -176,7 +176,7 @@ def is_identifier(value: bytes) -> bool:
 
 
 def is_variable(value: bytes) -> bool:
-    """Whether a value without quotes is a variable or a member of one: `resp.JSON201.Key`, `defaultJwtSecret`, `*token`."""
+    """Whether a value without quotes is a variable or a member of one: `resp.JSON201.Key`, `myJwtSecret`, `*token`."""
     name = value.lstrip(b"&!*+~?")
     return is_identifier(name) or _MEMBER.fullmatch(name) is not None or _OF_A_CAMEL.fullmatch(name) is not None
 
