@@ -221,7 +221,10 @@ class Knowledge:
         names = self._memory.repos_named(repo) if repo else [None]
         notes = knowledge.parse_notes(self._redact(text), file.name, names[0], self._group)
         if not notes:
-            raise UsageError(f"No decision found in the file: {file}", "see `recollect decisions import --help`")
+            raise UsageError(
+                f"No decision found in the file: {file}",
+                "a JSON list has objects with `text`, and perhaps `topic` and `date`; a Markdown file has list items",
+            )
         return self._store.verdicts.add_notes(notes)
 
     def audit(self) -> Audit:
