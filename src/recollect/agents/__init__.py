@@ -119,7 +119,12 @@ def live_sessions(agent: str, home: "Path") -> dict[str, tuple[int, str]]:
 
 def fork_words(agent: str, native_session_id: str) -> list[str]:
     """The agent's own command that continues a copy of a session, word by word; empty if it has none."""
-    return [word.replace("{id}", native_session_id) for word in profile_of(agent).fork_command]
+    return _with_id(profile_of(agent).fork_command, native_session_id)
+
+
+def _with_id(words: tuple[str, ...], native_session_id: str) -> list[str]:
+    """A command with an id in it; empty for an id, which any log can claim, that the agent would take for an option."""
+    return [] if native_session_id.startswith("-") else [word.replace("{id}", native_session_id) for word in words]
 
 
 def session_variables() -> tuple[str, ...]:
@@ -142,7 +147,7 @@ def resume_words(agent: str, native_session_id: str) -> list[str]:
         words = get_adapter(agent).profile.resume_command
     except NotFound:
         return []  # of an agent that is not installed any more
-    return [word.replace("{id}", native_session_id) for word in words]
+    return _with_id(words, native_session_id)
 
 
 def resume_command(agent: str, native_session_id: str) -> str | None:

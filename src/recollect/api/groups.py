@@ -275,7 +275,11 @@ class Groups:
         the agent keeps such files. Raises UsageError for an agent that forks whole sessions only.
         """
         if at is None:
-            return Forked(session.session_uid, None, shlex.join(fork_words(session.agent, session.native_session_id)))
+            words = fork_words(session.agent, session.native_session_id)
+            if not words:
+                brief = f"begin a new session with `recollect digest {session.argument} --for-agent`"
+                raise NotFound(f"Cannot fork a session of this agent, or with this id: {session.session_uid}", brief)
+            return Forked(session.session_uid, None, shlex.join(words))
         self._store.refuse_in_group()
         event = next(item.event for item in self._memory.window(session, at, 0) if item.is_asked_for)
         source = next((Path(item.path) for item in session.sources if not item.source_gone_at), None)
@@ -286,7 +290,7 @@ class Groups:
                 raise Unsupported(f"Recollect cannot write sessions of this agent: {session.agent}")
             new_id = writeback.fork(source, event.native_id)
         except Unsupported as error:
-            brief = f"`recollect digest {session.native_session_id} --for-agent`"
+            brief = f"`recollect digest {session.argument} --for-agent`"
             raise UsageError(error.message, f"leave out `--at`, or begin a new session with {brief}") from None
         return Forked(session.session_uid, new_id, shlex.join(resume_words(session.agent, new_id)))
 

@@ -74,9 +74,13 @@ class Handover:
         if writeback is None:
             raise NotFound(f"The agent has deleted the log: {session.sources[0].path}", _hint(session))
         items = self._items(session)
+        words = resume_words(session.agent, session.native_session_id)
+        if not words:
+            raise NotFound(
+                f"Cannot resume a session of this agent, or with this id: {session.session_uid}", _hint(session)
+            )
         path = writeback.locate(session, self._home(session.agent), self._sources(session))
         draft = writeback.rebuild(session, items, path)
-        words = resume_words(session.agent, session.native_session_id)
         return _plan(session, session.agent, words, (*self._losses(session, items), *draft.losses), draft)
 
     def plan_handoff(self, session: Session, to: str) -> HandoverPlan:
@@ -158,7 +162,7 @@ class Handover:
 
 
 def _hint(session: Session) -> str:
-    return f"`recollect digest {session.native_session_id} --for-agent` prints a brief to start a new session with"
+    return f"`recollect digest {session.argument} --for-agent` prints a brief to start a new session with"
 
 
 def _plan(
@@ -186,7 +190,7 @@ def _plan(
 
 def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> str:
     """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
-    inserted = f'"$(recollect digest {shlex.quote(session.native_session_id)} --for-agent)"'
+    inserted = f'"$(recollect digest {shlex.quote(session.argument)} --for-agent)"'
     return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 
 
