@@ -16,11 +16,15 @@ from urllib.parse import quote, unquote
 
 import orjson
 
+from recollect.agentkit.files import open_beneath
+from recollect.agentkit.lines import LINE_LIMIT_BYTES
 from recollect.agentkit.values import as_id, parse_time_ms, short_hash
+from recollect.errors import UsageError
 from recollect.live.records import LiveSession, Message
 
 SUFFIX = ".jsonl"
 _TAIL_BYTES = 64 * 1024
+_MOST_NAME_CHARS = 255
 _TIMES = ("timestamp", "ts", "created_at", "time")
 
 
@@ -49,13 +53,25 @@ class SessionFile:
 
 def path_of(folder: Path, key: str) -> Path:
     """The file of a session: its key, with everything escaped that a file name cannot have."""
-    return folder / f"{quote(key, safe='@+,')}{SUFFIX}"
+    name = f"{quote(key, safe='@+,')}{SUFFIX}"
+    if len(name) > _MOST_NAME_CHARS:
+        raise UsageError(f"Key too long for a file name: {key}", f"at most {_MOST_NAME_CHARS} characters when escaped")
+    return folder / name
 
 
-def read_file(path: Path) -> SessionFile:
-    """All that can be read of a file; lines that are no messages are counted."""
+def read_file(path: Path, root: Path | None = None) -> SessionFile:
+    """All that can be read of a file below `root` (its own folder); lines that are no messages are counted.
+
+    Raises SourceUnreadable for a link, a device, a pipe or another user's file.
+    """
     found = SessionFile(path, unquote(path.name.removesuffix(SUFFIX)))
-    for number, raw in enumerate(path.read_bytes().split(b"\n")):
+    with open(open_beneath(root or path.parent, path), "rb") as file:
+        _read_lines(found, iter(lambda: file.readline(LINE_LIMIT_BYTES), b""))
+    return found
+
+
+def _read_lines(found: SessionFile, lines: Iterator[bytes]) -> None:
+    for number, raw in enumerate(lines):
         if not raw.strip():
             continue
         try:
@@ -70,7 +86,6 @@ def read_file(path: Path) -> SessionFile:
             found.lines.append(line)
         else:
             found.bad_lines += 1
-    return found
 
 
 def _describe(found: SessionFile, record: Mapping[str, Any], *, is_first: bool) -> None:
