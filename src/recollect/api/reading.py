@@ -137,10 +137,8 @@ class Reading:
         rows = self._store.events.rows(session.agent, session.native_session_id, columns)
         timed = [(at_ms, sent or 0, written or 0) for at_ms, sent, written in rows if at_ms]
         step = max(1, -(-len(timed) // most))
-        pieces = (timed[start : start + step] for start in range(0, len(timed), step))
-        return [
-            (rfc3339(part[0][0]) or "", sum(row[1] for row in part), sum(row[2] for row in part)) for part in pieces
-        ]
+        pieces = (tuple(zip(*timed[start : start + step], strict=True)) for start in range(0, len(timed), step))
+        return [(rfc3339(times[0]) or "", sum(sent), sum(written)) for times, sent, written in pieces]
 
     def event_place(self, session: Session, name: str) -> int | None:
         """The place in reading order of an event with this seq or end of its uid; of a result, that of its call."""
