@@ -6,11 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from recollect.api import open_memory
-from recollect.errors import UsageError
-from recollect.live import Live, SessionManager
 
 LINE = b'{"type":"message","role":"user","content":"outside quokkafish"}\n'
 
@@ -37,9 +33,3 @@ def test_links_pipes_and_devices_are_refused_and_the_rest_is_read(tmp_path: Path
     assert sorted(names) == ["endless.jsonl", "folder.jsonl", "link.jsonl", "pipe.jsonl"]
     with open_memory(read_only=True) as memory:
         assert memory.search("outside") == []
-
-
-def test_a_key_too_long_for_a_file_name_is_refused_with_a_reason(tmp_path: Path) -> None:
-    with open_memory(tmp_path / "store") as memory, pytest.raises(UsageError, match="Key too long for a file name"):
-        manager = SessionManager(Live(memory), tmp_path / "files")
-        manager.save(manager.get_or_create("k" * 300))

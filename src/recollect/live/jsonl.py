@@ -19,12 +19,10 @@ import orjson
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.lines import LINE_LIMIT_BYTES
 from recollect.agentkit.values import as_id, parse_time_ms, short_hash
-from recollect.errors import UsageError
 from recollect.live.records import LiveSession, Message
 
 SUFFIX = ".jsonl"
 _TAIL_BYTES = 64 * 1024
-_MOST_NAME_CHARS = 255
 _TIMES = ("timestamp", "ts", "created_at", "time")
 
 
@@ -53,10 +51,7 @@ class SessionFile:
 
 def path_of(folder: Path, key: str) -> Path:
     """The file of a session: its key, with everything escaped that a file name cannot have."""
-    name = f"{quote(key, safe='@+,')}{SUFFIX}"
-    if len(name) > _MOST_NAME_CHARS:
-        raise UsageError(f"Key too long for a file name: {key}", f"at most {_MOST_NAME_CHARS} characters when escaped")
-    return folder / name
+    return folder / f"{quote(key, safe='@+,')}{SUFFIX}"
 
 
 def read_file(path: Path, root: Path | None = None) -> SessionFile:
