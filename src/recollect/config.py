@@ -263,7 +263,7 @@ def _read(path: Path) -> Mapping[str, Any]:
                 "set RECOLLECT_HOME to a folder you own",
             ) from error
         raise BadConfig(f"No permission to read the settings: {path}", "make it readable, or remove it") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadConfig(f"Cannot read the settings ({error}): {path}", "fix the file, or remove it") from error
     return _only(config, _SECTIONS, "", path)
 

@@ -112,6 +112,11 @@ class Session:
         """One of its files, one that is still there if any is."""
         return min(((bool(file.source_gone_at), file.path) for file in self.sources), default=(False, None))[1]
 
+    @property
+    def argument(self) -> str:
+        """What a command takes for this session: its own id, or its uid if that id would be taken for an option."""
+        return self.session_uid if self.native_session_id.startswith("-") else self.native_session_id
+
     def to_json(self) -> dict[str, Any]:
         return {("class" if name == "session_class" else name): value for name, value in asdict(self).items()}
 

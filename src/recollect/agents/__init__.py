@@ -152,6 +152,9 @@ def resume_words(agent: str, native_session_id: str, path: str | None = None) ->
 
 
 def _words(agent: str, words: "tuple[str, ...]", native_session_id: str, path: str | None) -> list[str]:
+    """A command with an id in it; empty for an id, which any log can claim, that the agent would take for an option."""
+    if native_session_id.startswith("-"):
+        return []
     home = _other_home(agent, path) if words and path else None
     named = [f"{get_adapter(agent).home_variable}={home}"] if home else []
     return [*named, *(word.replace("{id}", native_session_id) for word in words)]

@@ -13,7 +13,7 @@ from recollect.agentkit.source import Source
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
-from recollect.store import MEMORY_NAME, ballast, is_full, open_for_reading, open_store, sweep_lock
+from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,11 +50,11 @@ def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedT
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
-    """Drop the ballast of a store whose disk is full: without it, nothing could even be deleted."""
+    """Drop the ballast of a store whose disk is nearly full: without it, nothing could even be deleted."""
     refuse_in_group()
     path = load_settings(folder).folder
-    if path.exists() and is_full(path):
-        ballast.drop(path)
+    if path.exists():
+        ballast.drop_if_needed(path)
 
 
 def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> None:

@@ -351,6 +351,9 @@ class Groups:
         """
         if at is None:
             words = fork_words(session.agent, session.native_session_id, session.path)
+            if not words:
+                brief = f"begin a new session with `recollect digest {session.argument} --for-agent`"
+                raise NotFound(f"Cannot fork a session of this agent, or with this id: {session.session_uid}", brief)
             return Forked(session.session_uid, None, shell_line(words))
         self._store.refuse_in_group()
         event = next(item.event for item in self._memory.window(session, at, 0) if item.is_asked_for)
@@ -362,7 +365,7 @@ class Groups:
                 raise Unsupported(f"Recollect cannot write sessions of this agent: {session.agent}")
             new_id = writeback.fork(source, event.native_id)
         except Unsupported as error:
-            brief = f"`recollect digest {session.native_session_id} --for-agent`"
+            brief = f"`recollect digest {session.argument} --for-agent`"
             raise UsageError(error.message, f"leave out `--at`, or begin a new session with {brief}") from None
         return Forked(session.session_uid, new_id, shell_line(resume_words(session.agent, new_id, str(source))))
 

@@ -74,6 +74,10 @@ class Handover:
         if writeback is None:
             raise NotFound(f"The agent has deleted the log: {session.sources[0].path}", _hint(session))
         items = self._items(session)
+        if not resume_words(session.agent, session.native_session_id):
+            raise NotFound(
+                f"Cannot resume a session of this agent, or with this id: {session.session_uid}", _hint(session)
+            )
         path = writeback.locate(session, self._home(session.agent), self._sources(session))
         draft = writeback.rebuild(session, items, path)
         words = resume_words(session.agent, session.native_session_id, str(path))
@@ -157,7 +161,7 @@ class Handover:
 
 
 def _hint(session: Session) -> str:
-    return f"`recollect digest {session.native_session_id} --for-agent` prints a brief to start a new session with"
+    return f"`recollect digest {session.argument} --for-agent` prints a brief to start a new session with"
 
 
 def _plan(
@@ -187,7 +191,7 @@ def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> st
     """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
     if brief is None:
         return shell_line(words)
-    inserted = f'"$(recollect digest {shlex.quote(session.native_session_id)} --for-agent)"'
+    inserted = f'"$(recollect digest {shlex.quote(session.argument)} --for-agent)"'
     return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 
 

@@ -72,10 +72,8 @@ def resume(session: str | None, run: bool, save_as: str | None, group: str | Non
             chosen = memory.session(chosen.root_session_uid)
         command, folder = chosen.resume_command, chosen.cwd or ""
         if command is None:
-            hint = (
-                f"`recollect digest {chosen.native_session_id} --for-agent` prints a brief to start a new session with"
-            )
-            raise NotFound(f"Cannot resume sessions of this agent: {chosen.agent}", hint)
+            hint = f"`recollect digest {chosen.argument} --for-agent` prints a brief to start a new session with"
+            raise NotFound(f"Cannot resume a session of this agent, or with this id: {chosen.session_uid}", hint)
         if memory.handover.is_gone(chosen):
             write_plan(memory.handover.plan_rebuild(chosen), yes=yes, is_quiet=as_json)
     if as_json:

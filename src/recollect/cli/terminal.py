@@ -179,8 +179,9 @@ def short_ids(session_uids: Iterable[str]) -> dict[str, str]:
 def _part_of_id(uid: str, name: str, chars: int) -> str:
     _, slash, own = name.rpartition("/")
     if not slash and not profile_of(uid.partition(":")[0]).ids_begin_with_time:
-        return name[:chars]
-    return own if slash and _LEAST_ID_CHARS <= len(own) <= chars else name[-chars:]
+        return uid if name.startswith("-") else name[:chars]
+    part = own if slash and _LEAST_ID_CHARS <= len(own) <= chars else name[-chars:]
+    return part.lstrip("-")  # or a command would take it for an option
 
 
 def repo_name(repo: str | None) -> str:

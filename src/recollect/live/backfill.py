@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from recollect.errors import NotFound
+from recollect.errors import NotFound, SourceUnreadable
 from recollect.live.host import Live
 from recollect.live.jsonl import SUFFIX, SessionFile, read_file
 from recollect.live.records import FileStatus, ImportReport
@@ -43,9 +43,9 @@ class Backfill:
             raise NotFound(f"No such folder: {folder}", "name the folder that holds the `.jsonl` files")
         for path in sorted(folder.rglob(f"*{SUFFIX}")):
             try:
-                yield read_file(path)
-            except OSError as error:
-                report.failures.append((str(path), error.strerror or str(error)))
+                yield read_file(path, root=folder)
+            except (OSError, SourceUnreadable) as error:
+                report.failures.append((str(path), getattr(error, "strerror", None) or str(error)))
 
     def take(self, found: SessionFile, *, dry_run: bool = False, is_shown: bool = True) -> int:
         """Store the messages that only a file has, in one transaction; returns how many."""

@@ -18,6 +18,8 @@ from urllib.parse import quote, unquote
 
 import orjson
 
+from recollect.agentkit.files import open_beneath
+from recollect.agentkit.lines import LINE_LIMIT_BYTES
 from recollect.agentkit.values import as_id, parse_time_ms, short_hash
 from recollect.live.content import calls_of
 from recollect.live.records import LiveSession, Message
@@ -85,7 +87,7 @@ def _older_path(folder: Path, key: str) -> Path:
 
 
 def _is_of(path: Path, key: str) -> bool:
-    return path.exists() and read_file(path).key == key
+    return path.is_file() and not path.is_symlink() and read_file(path).key == key
 
 
 def _file_name(name: str) -> str:
@@ -101,10 +103,20 @@ def _key_of(path: Path) -> str:
     return name if ":" in name or "%" in path.name else name.replace("_", ":", 1)
 
 
-def read_file(path: Path, key: str | None = None) -> SessionFile:
-    """All that can be read of a file. Its key is the one that it names, else `key`, else that of its own name."""
+def read_file(path: Path, key: str | None = None, root: Path | None = None) -> SessionFile:
+    """All that can be read of a file below `root` (its own folder).
+
+    Its key is the one that it names, else `key`, else that of its own name. Raises SourceUnreadable for a link, a
+    device, a pipe or another user's file.
+    """
     found = SessionFile(path, key or _key_of(path))
-    for number, raw in enumerate(path.read_bytes().split(b"\n")):
+    with open(open_beneath(root or path.parent, path), "rb") as file:
+        _read_lines(found, iter(lambda: file.readline(LINE_LIMIT_BYTES), b""))
+    return found
+
+
+def _read_lines(found: SessionFile, lines: Iterator[bytes]) -> None:
+    for number, raw in enumerate(line.removesuffix(b"\n") for line in lines):
         if not raw.strip():
             continue
         try:
@@ -118,7 +130,6 @@ def read_file(path: Path, key: str | None = None) -> SessionFile:
         else:
             reason = "not JSON" if record is None else "no message"
             found.skipped.append((number + 1, reason, found.lines[-1].id if found.lines else None, raw))
-    return found
 
 
 def _describe(found: SessionFile, record: dict[str, Any]) -> None:

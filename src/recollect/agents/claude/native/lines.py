@@ -58,16 +58,6 @@ def append_entries(path: Path, entries: Iterable[Entry]) -> None:
         os.fsync(fd)
 
 
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file that is complete or absent; raises FileExistsError if there is one already."""
-    beside = _write_beside(path, content)
-    try:
-        os.link(beside, path)
-    finally:
-        beside.unlink()
-    sync(path.parent)
-
-
 def replace(path: Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old content or the new one."""
     _write_beside(path, content).replace(path)

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from recollect.agentkit.values import parse_time_ms
 from recollect.agents.claude.native import conversation
 from recollect.agents.claude.native.conversation import Message, linked
-from recollect.agents.claude.native.lines import Entry, append_entries, dump, iter_entries, replace, write_new
+from recollect.agents.claude.native.lines import Entry, append_entries, dump, iter_entries, replace
 from recollect.agents.claude.native.summary import read_summary
 from recollect.clock import moment_ms
 from recollect.errors import UsageError
+from recollect.files import write_new
 
 _OF_THE_SOURCE = ("teamName", "agentName", "slug", "sourceToolAssistantUUID")
 _REPLACEMENTS = "content-replacement"
