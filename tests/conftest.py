@@ -2,8 +2,9 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,24 @@ def no_real_homes(
 def memory(tmp_path: Path) -> Iterator[Memory]:
     with open_memory(tmp_path / "store") as opened:
         yield opened
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Makes a file system in memory of the size asked for."""
+    point = tmp_path / "disk"
+
+    def mount(size: str) -> Path:
+        point.mkdir()
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(point)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"cannot mount: {done.stderr.strip()}")
+        return point
+
+    yield mount
+    if point.is_mount():
+        subprocess.run(["umount", "-l", str(point)], check=True)
 
 
 def with_key(folder: Path) -> Path:

@@ -226,8 +226,8 @@ def _count_user(blocks: list[Any], session: str, key: str, count: Count) -> None
         count.add(session, RESULT, key, _inner(text, "bash-stdout") + _inner(text, "bash-stderr"))
     elif text.startswith("<command-message>"):
         count.add(session, USER, key, f"{_inner(text, 'command-name')} {_inner(text, 'command-args')}")
-    else:
-        count.add(session, USER, key, text)
+    else:  # without what an editor puts beside it, if there is anything else
+        count.add(session, USER, key, re.sub(r"(?s)^(?:<(ide_\w+)>.*?</\1>\s*)+", "", text) or text)
 
 
 def _inner(text: str, tag: str) -> str:

@@ -546,6 +546,22 @@ LAYOUTS = (
     "rabbitmqctl add_user ann {}",
     "cargo login {}",
     "net user ann {} /add",
+    "password = os.environ.get('PW') or '{}'",
+    'api_key = config.key or "{}"',
+    'self.api_key: str = settings.get("a", None) or "{}"',
+    "password = ENV['K'] || '{}'",
+    'const authToken = opts.auth ?? "{}";',
+    "api_key = os.getenv('K', '{}')",
+    'API_SECRET = ENV.fetch("K", "{}")',
+    '"password": {"S": "{}"}',
+    '"apiKey": {\n  "stringValue": "{}"\n}',
+    'smtp.login("me", "{}")',
+    "poetry config http-basic.corp me {}",
+    "cqlsh db.test -u app -p {}",
+    "mongo db.test/shop -u app -p {}",
+    "sqlcmd -S db.test -U sa -P {} -Q x",
+    "<password>\n    {}\n  </password>",
+    "git config --global user.password {}",
 )
 
 

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from recollect import Session
 from recollect.agentkit.protocol import CostTotal, Record, SessionInfo
 from recollect.agents import adapters
+from recollect.cli import main
 from recollect.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
@@ -27,7 +29,7 @@ from recollect.sessions.relations import mark_copies
 from recollect.store import open_store
 from recollect.store.sqlite.database import connect
 from recollect.text import begins_with
-from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.builders import AGENT, KNOWN_MODEL, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.store.rows import batch_of, put
 
 MILLION = 1_000_000
@@ -58,6 +60,12 @@ def test_the_users_title_wins_over_the_agents_and_that_over_a_summary(tmp_path: 
     ranks = [SessionInfo("s", title=f"rank {rank}", title_rank=rank) for rank in (2, 3, 1)]
 
     assert account(tmp_path, home, event("s", 1), *ranks).title == "rank 3"
+
+
+def test_a_title_does_not_begin_with_a_block_of_code(tmp_path: Path, home: Home) -> None:
+    asked = event("s", 1, USER_MSG, '``` print("x") ``` why does this fail?')
+
+    assert account(tmp_path, home, asked).title == "why does this fail?"
 
 
 def test_of_two_titles_of_one_rank_the_later_counts(tmp_path: Path, home: Home) -> None:
@@ -211,6 +219,8 @@ def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_
         ("pg-16-upgrade", None),
         ("ci/ubuntu-22-runners", None),
         ("win-32-fix", None),
+        ("docs/STEP-0-CHECKLIST", None),
+        ("SESSION-2026-05-11", None),
     ],
 )
 def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
@@ -239,6 +249,22 @@ def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
         ("what do you think of https://git.example/o/r/issues/31 ?", "#31"),
         ("ENT-7: explain is slow", "ENT-7"),
         ("the parser of ENT-7 is slow", None),
+        ("REPORT-DB-LATENCY-AUDIT-2026-05-04 is new: summarise it", None),
+        ("continue SESSION-2026-05-17-notes", None),
+        ("review REPORT-DB-LATENCY-AUDIT-2026-05-04.md", None),
+        ("see SESSION-2026-05-11.md and go on", None),
+        ("@!STEP-0-CHECKLIST.md: do it", None),
+        ("see STEP-0-CHECKLIST.md", None),
+        ("do SHOP-12-STEP-3", None),
+        ("see docs/SHOP-12/plan.md", None),
+        ("review docs/SHOP-12", None),
+        ("review SHOP-12.md", None),
+        ("review SHOP-12.", "SHOP-12"),
+        ("implement the plan: SHOP-12: a new page", "SHOP-12"),
+        ("for #1, is there still a cycle?", None),
+        ("do task T02 of the workplan AGENTIC-WP-0002", "AGENTIC-WP-0002-T02"),
+        ("continue AGENTIC-WP-0002, task T02", "AGENTIC-WP-0002-T02"),
+        ("continue AGENTIC-WP-0002-T02", "AGENTIC-WP-0002-T02"),
     ],
 )
 def test_a_task_is_found_in_the_first_request(tmp_path: Path, home: Home, prompt: str, expected: str | None) -> None:
@@ -264,6 +290,12 @@ def test_a_branch_tells_the_task_before_a_commit_and_a_commit_before_the_request
     assert account(tmp_path / "1", home, request, commit, SessionInfo("s", git_branch="BR-3")).task_ref == "BR-3"
     assert account(tmp_path / "2", home, request, commit).task_ref == "COM-2"
     assert account(tmp_path / "3", home, request).task_ref == "ASK-1"
+
+
+def test_of_a_tool_only_the_message_of_a_commit_tells_the_task(tmp_path: Path, home: Home) -> None:
+    listed = event("s", 2, TOOL_CALL, '{"id": "ENT-217", "text": "run git commit to see it"}', tool="tracker")
+
+    assert account(tmp_path, home, event("s", 1, text="hello"), listed).task_ref is None
 
 
 def test_patterns_of_the_settings_replace_the_built_in_ones(tmp_path: Path, home: Home) -> None:
@@ -357,6 +389,43 @@ def test_an_unknown_model_has_tokens_and_no_money(tmp_path: Path, home: Home) ->
     found = account(tmp_path, home, event("s", 1), usage("s", "u", model="nobody-knows-it-1", output_tokens=2_000))
 
     assert (found.cost.output_tokens, found.cost.usd, found.cost.usd_is_estimate) == (2_000, None, False)
+
+
+_VIEWS = ["sessions --sort cost", "stats", "show", "doctor"]
+
+
+def test_a_model_without_a_price_is_marked_wherever_money_is_shown(tmp_path: Path, home: Home) -> None:
+    known, unknown = usage("s", "u1", output_tokens=2_000), usage("s", "u2", model="claude-zeta-9", output_tokens=9)
+    home.write("s", event("s", 1, role="user"), known, unknown)
+    with sweep(tmp_path / "store", home) as memory:
+        (session,), total = memory.sessions(), memory.stats().total
+        lines = memory.stats("model").lines
+    shown = {name: CliRunner().invoke(main, [*name.split()]).output for name in _VIEWS}
+
+    assert (session.cost.usd_is_estimate, session.cost.usd_is_incomplete) == (True, True)
+    assert (total.usd_is_estimate, total.usd_is_incomplete) == (True, True)
+    assert {line.name: (line.usd is None, line.usd_is_incomplete) for line in lines} == {
+        KNOWN_MODEL: (False, False),
+        "claude-zeta-9": (True, True),
+    }
+    assert [name for name, text in shown.items() if "~$0.03+" in text] == _VIEWS[:-1]
+    assert "Model without a known price: claude-zeta-9" in shown["doctor"]
+
+
+def test_money_that_an_agent_states_is_complete_whatever_its_model(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1), usage("s", "u", model="claude-zeta-9", output_tokens=9, usd=0.5))
+
+    assert (found.cost.usd, found.cost.usd_is_incomplete) == (0.5, False)
+
+
+def test_an_output_that_the_log_does_not_record_is_no_number(tmp_path: Path, home: Home) -> None:
+    answer = event("s", 1, ASSISTANT_MSG, text="word " * 1_000, role="assistant")
+    home.write("s", event("s", 0, role="user"), answer, usage("s", "u", output_tokens=8))
+    with sweep(tmp_path / "store", home):
+        shown = CliRunner().invoke(main, ["show"]).output
+
+    assert "output not recorded" in shown
+    assert "8 output tokens" not in shown
 
 
 def test_the_agents_own_money_is_no_estimate(tmp_path: Path, home: Home) -> None:
@@ -474,6 +543,34 @@ def test_responses_since_the_last_total_are_added_by_their_price(tmp_path: Path,
     cost = account(tmp_path, home, event("s", 1), usage("s", "u1", output_tokens=500), _total("s", 1.0, 5), late).cost
 
     assert (cost.usd, cost.usd_is_estimate) == (pytest.approx(1.03), True)
+
+
+def test_a_total_that_begins_at_0_in_an_old_session_never_loses_what_came_before(tmp_path: Path, home: Home) -> None:
+    old = usage("s", "u1", ts_ms=at_ms(2), output_tokens=2_000)
+    resumed = [usage("s", "u2", ts_ms=at_ms(11), output_tokens=1), _total("s", 0.5, 12, str(at_ms(10)))]
+
+    cost = account(tmp_path, home, event("s", 1), old, *resumed).cost
+
+    assert (cost.usd, cost.usd_is_estimate) == (pytest.approx(0.53), True)
+
+
+def test_sub_agents_from_before_a_total_began_are_not_taken_off_it(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), _total("root", 0.5, 12, str(at_ms(10))))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", ts_ms=at_ms(3), output_tokens=2_000))
+
+    found = accounts(tmp_path, home)
+
+    assert (found["root"].cost.usd, found["sub"].cost.usd) == (0.5, pytest.approx(0.03))
+
+
+def test_a_run_that_was_killed_between_two_totals_counts(tmp_path: Path, home: Home) -> None:
+    killed, resumed = (usage("s", name, ts_ms=at_ms(at), output_tokens=2_000) for name, at in (("u1", 7), ("u2", 12)))
+    ledger = str(at_ms(0))
+
+    totals = _total("s", 0.5, 5, ledger), _total("s", 0.53, 13, ledger)
+    cost = account(tmp_path, home, event("s", 1), totals[0], killed, resumed, totals[1]).cost
+
+    assert (cost.usd, cost.usd_is_estimate) == (pytest.approx(0.56), True)
 
 
 def test_a_sub_agent_of_a_root_without_a_figure_has_its_own(tmp_path: Path, home: Home) -> None:

@@ -31,7 +31,7 @@ from recollect.cli.terminal import fitted, printable, short_ids
 from recollect.cli.transcript import MESSAGE_CHARS, MESSAGE_LINES
 from recollect.recall import BREAKDOWNS
 from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT, USER_MSG
-from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.builders import AGENT, KNOWN_MODEL, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.faults.rig import command, run
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
@@ -59,7 +59,7 @@ def store(tmp_path: Path, home: Home) -> Path:
         event(FIRST, 1, text="Fix the login"),
         event(FIRST, 2, TOOL_CALL, "asked a sub-agent", role="assistant", tool="Task", call_id="call-1"),
         event(FIRST, 5, TOOL_RESULT, "it is done", role="tool", call_id="call-1"),
-        event(FIRST, 6, ASSISTANT_MSG, "All fixed", model="big-model-2"),
+        event(FIRST, 6, ASSISTANT_MSG, "All fixed", model=KNOWN_MODEL),
         usage(FIRST, "u1", output_tokens=2_000),
         SessionInfo(FIRST, cwd="/home/x/shop", git_branch="main", git_remote="git@github.com:acme/shop-api.git"),
     )
@@ -639,12 +639,12 @@ def test_a_sub_agent_is_found_by_its_own_id_and_by_its_full_one() -> None:
         (["--kind", "tool_call"], {FIRST, "sub-agent-7"}),
         (["--since", "16 nov 2026", "--before", "17 nov 2026"], {SECOND}),
         (["--branch", "docs"], {SECOND}),
-        (["--model", "big"], {FIRST}),
+        (["--model", "sonnet-4"], {FIRST}),
         (["--class", "automation"], {SECOND}),
         (["--class", "sub-agent"], {"sub-agent-7"}),
         (["--outcome", "success"], {FIRST, "sub-agent-7"}),
-        (["--outcome", "fail"], {SECOND}),
-        (["--outcome", "abandoned"], set()),
+        (["--outcome", "abandoned"], {SECOND}),
+        (["--outcome", "fail"], set()),
         (["--since", "2026-11-16T12:00Z"], {SECOND}),
         (["--before", "2026-11-16T12:00Z"], {FIRST, "sub-agent-7"}),
         (["--since", "2027-01-01"], set()),
@@ -679,7 +679,7 @@ def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
 
 @pytest.mark.usefixtures("store")
 def test_no_match_is_reported_in_words_and_is_not_an_error() -> None:
-    result = invoke("sessions", "--outcome", "abandoned")
+    result = invoke("sessions", "--outcome", "fail")
 
     assert (result.exit_code, result.output) == (0, "No sessions match\n")
 
@@ -920,7 +920,7 @@ def test_status_counts_sub_agents_separately() -> None:
     (agent,) = in_json("status")["agents"]
 
     assert (agent["sessions"], agent["sub_agents"]) == (3, 1)
-    assert "2 sessions and 1 sub-agent" in invoke("status").output
+    assert "2 sessions, 1 sub-agent" in invoke("status").output
 
 
 @pytest.mark.parametrize(("amount", "shown"), [({"usd": 1.5}, " $1.50"), ({"output_tokens": 100_000}, "~$1.50")])

@@ -170,6 +170,10 @@ def test_a_file_that_is_no_toml_is_named(home: Path) -> None:
     assert refused(home, "[domains\n").message.endswith(str(home / "config.toml"))
 
 
+def test_a_file_that_is_nested_too_deeply_is_named(home: Path) -> None:
+    assert refused(home, f"a = {'[' * 500}\n").message.endswith(str(home / "config.toml"))
+
+
 def test_a_pattern_that_is_no_regular_expression_is_refused(home: Path) -> None:
     error = refused(home, "[tasks]\npatterns = ['(']\n")
 

@@ -38,8 +38,11 @@ _SAID = (
 
 # What differs from day to day, or with another list of prices.
 _OF_TODAY = re.compile(r" so far: | by this day, | at the pace of ")
-# Numbers of events are in the order of arrival, which follows the times of the files.
-_UNSTEADY = re.compile(r"#\d+ |\$[\d.]+|(?<=as of )\d{4}-\d\d-\d\d \d\d:\d\d|[\d.]+ [KM]?B\b|(?<=\s)\s+")
+# Numbers of events are in the order of arrival, which follows the times of the files. The samples have homes of their
+# own, which a command names.
+_UNSTEADY = re.compile(
+    r"\b[A-Z]+_HOME=\S+ |#\d+ |\$[\d.]+|(?<=as of )\d{4}-\d\d-\d\d \d\d:\d\d|[\d.]+ [KM]?B\b|(?<=\s)\s+"
+)
 
 
 def _steady(line: str) -> str:

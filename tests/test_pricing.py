@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from recollect.sessions.pricing import price_of
+from recollect.sessions.pricing import add_up, main_model, price_of
 from recollect.store import Response
 from tests.builders import BEGIN_MS, KNOWN_MODEL
 
@@ -72,3 +72,10 @@ def test_an_unknown_model_has_no_price(model: str | None) -> None:
 @pytest.mark.parametrize("tokens", [1_000, 500_000])
 def test_a_response_without_a_time_has_todays_price(tokens: int) -> None:
     assert _price(ts_ms=None, input_tokens=tokens) is not None
+
+
+def test_the_main_model_used_the_most_tokens() -> None:
+    few, many = (Response(BEGIN_MS, model, 0, count, 0, 0, 0) for model, count in ((KNOWN_MODEL, 1), (SONNET_4, 9)))
+
+    assert main_model(add_up([few, many, few])) == SONNET_4
+    assert main_model([]) is None

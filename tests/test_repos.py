@@ -108,6 +108,17 @@ def test_a_remote_learned_from_another_session_of_the_checkout_names_this_one() 
     assert checkouts.repo("/home/x/shop/.claude/worktrees/fix", None, None) == "github.com/acme/shop"
 
 
+def test_a_folder_of_a_checkout_has_its_repository_though_no_log_names_the_root() -> None:
+    in_git = ["/home/x/shop", "/home/x/shop/packages/ui", "/home/x", "/home/x/other/app"]
+    checkouts = Checkouts([(cwd, None, None) for cwd in [*in_git, "/home/x/shop/notes"]], in_git)
+
+    assert (
+        checkouts.repo("/home/x/shop/packages/ui", None, None) == checkouts.repo("/home/x/shop", None, None) == "shop"
+    )
+    assert checkouts.repo("/home/x/other/app", None, None) == "app"  # a home in git holds settings
+    assert checkouts.repo("/home/x/shop/notes", None, None) == "notes"  # no session there was on a branch
+
+
 def test_a_folder_whose_name_only_begins_like_a_checkout_is_not_in_it() -> None:
     checkouts = Checkouts([("/home/x/shop", "/home/x/shop", "git@github.com:acme/shop.git")])
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ from click.testing import CliRunner, Result
 
 from recollect.agentkit.protocol import AgentProfile, SessionInfo
 from recollect.agents import BUILT_IN, adapters, get_adapter, resume_command
+from recollect.api import open_memory
 from recollect.cli import main
+from recollect.mcp.door import Door, Scope
 from recollect.schema import ASSISTANT_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep
+from tests.conftest import swept
+from tests.logs import AGENT_LOGS, AgentLog
 
 
 class _Resumable(ScriptedAdapter):
@@ -233,3 +238,44 @@ def test_a_digest_is_markdown_in_a_pipe_and_coloured_on_a_terminal(monkeypatch: 
     assert "\x1b[32m\x1b[1mAsked" in shown
     assert "## Asked" not in plain
     assert "\x1b" not in plain
+
+
+_POSING = "--dangerously-skip-permissions"
+
+
+@pytest.mark.parametrize("log", AGENT_LOGS, ids=lambda log: log.agent)
+def test_an_id_that_poses_as_an_option_is_in_no_command(
+    tmp_path: Path, log: AgentLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+    log.write(tmp_path / "home", log.content(3, _POSING, "quokka"), _POSING)
+    swept(tmp_path / "store", log.root_flag(tmp_path / "home")).close()
+    uid = f"{log.agent}:{_POSING}"
+
+    said = [
+        _run(*words)
+        for words in (
+            ("sessions",),
+            ("sessions", "--json"),
+            ("search", "quokka"),
+            ("search", "quokka", "--json"),
+            ("show", uid),
+            ("recent",),
+            ("recent", "--json"),
+            ("digest", uid, "--for-agent"),
+            ("resume", uid),
+            ("resume", uid, "--json"),
+            ("fork", uid),
+            ("fork", uid, "--json"),
+            ("handoff", uid, "--to", "grok"),
+        )
+    ]
+    with open_memory(read_only=True) as memory:
+        page = Door(Scope(tmp_path)).call("session_search", {"query": "quokka", "everywhere": True}, {})
+        (session,) = memory.sessions()
+
+    assert session.native_session_id == _POSING and session.resume_command is None
+    for text in (page[0], *(result.output for result in said)):
+        assert re.search(rf"(^|[ '`]){_POSING}", text, re.MULTILINE) is None, text
+    assert [result.exit_code for result in said[-5:-1]] == [4, 4, 4, 4]
+    assert "Cannot resume" in said[-5].stderr and "Cannot fork" in said[-3].stderr

@@ -15,6 +15,7 @@ from recollect.kinds import ASSISTANT_MSG, USER_MSG
 from recollect.sessions import settle
 from recollect.store import Store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
+from tests.logs import CLAUDE, claude_answer, lines, session_id
 
 
 @pytest.fixture(autouse=True)
@@ -149,3 +150,22 @@ def test_what_was_read_can_be_found_before_all_is(tmp_path: Path, monkeypatch: p
 
         assert len(memory.sessions()) == 3
     assert {1, 2} <= seen
+
+
+def test_a_sweep_that_is_stopped_soon_has_stored_the_beginning_of_a_large_file(tmp_path: Path) -> None:
+    large = session_id(5)
+    records = [claude_answer(large, number, f"answer {number}") for number in range(1, 9_001)]
+    CLAUDE.write(tmp_path / "home", lines(records), large)
+    stored = []
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    for _ in range(3):
+        with open_memory(tmp_path / "store", [CLAUDE.root_flag(tmp_path / "home")]) as memory:
+            with pytest.raises(KeyboardInterrupt):
+                memory.sweep(stop)
+            stored.append(sum(memory._store.raw.event_counts().values()))
+
+    assert stored == [1000, 2000, 3000]

@@ -135,6 +135,27 @@ def test_the_settings_of_another_tracker_are_taken_over_and_explained(tmp_path: 
     assert "session_tracking.colour: unknown here: ignored" in printed
 
 
+def test_a_project_that_is_switched_on_is_remembered_though_all_others_are_not(tmp_path: Path) -> None:
+    tracker = {
+        "version": "2.0",
+        "session_tracking": {
+            "enabled": False,
+            "filtering": {"keep_user_messages": False, "omit_tool_outputs": False},
+        },
+        "projects": {"hostname__abc123": {"project_root": "/x/shop", "session_tracking_enabled": True, "mode": "off"}},
+    }
+    (tmp_path / "t.json").write_text(json.dumps(tracker))
+
+    printed = run("config", "import", str(tmp_path / "t.json"))
+
+    settings = load_settings()
+    assert (settings.is_capturing, settings.allow) == (True, ("/x/shop",))
+    assert "keep_user_messages: not followed" in printed
+    assert "omit_tool_outputs: not followed" in printed
+    assert "mode are the same for all projects" in printed
+    assert "unknown" not in printed
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"global": {"track_session_logs": "maybe"}}'])
 def test_a_file_that_is_none_changes_nothing_and_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tracking-config.json"

@@ -83,6 +83,10 @@ def current_sessions() -> list[str]:
 def process_group(named: str | None = None) -> str | None:
     """The group this process works for, None for `main`: it is set once, and nothing can ask for another later."""
     of_process = os.environ.get("RECOLLECT_GROUP") or None
+    if of_process is None and os.environ.get("RECOLLECT_IPC"):
+        raise NotInGroup(
+            "RECOLLECT_IPC names a group's folder, but no group", "set RECOLLECT_GROUP to the group's name"
+        )
     if named is not None and of_process not in (None, named):
         raise NotInGroup(f"This process works for group `{of_process}`, not for: {named}")
     group = named or of_process
@@ -91,8 +95,12 @@ def process_group(named: str | None = None) -> str | None:
 
 def agent_environment(home_variable: str, home: Path, group: str, ipc: str) -> dict[str, str]:
     """The environment that a group's agent runs in: ours, with its own home, and what tells it of its group."""
-    own = {home_variable: str(home), "RECOLLECT_GROUP": group, "RECOLLECT_IPC": ipc}
-    return {**os.environ, **own}
+    return {**os.environ, home_variable: str(home), **group_variables(group, ipc)}
+
+
+def group_variables(group: str, ipc: str) -> dict[str, str]:
+    """What tells a group's agent, and what it starts, of its group."""
+    return {"RECOLLECT_GROUP": group, "RECOLLECT_IPC": ipc}
 
 
 def refuse_in_group() -> None:
@@ -255,7 +263,7 @@ def _read(path: Path) -> Mapping[str, Any]:
                 "set RECOLLECT_HOME to a folder you own",
             ) from error
         raise BadConfig(f"No permission to read the settings: {path}", "make it readable, or remove it") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadConfig(f"Cannot read the settings ({error}): {path}", "fix the file, or remove it") from error
     return _only(config, _SECTIONS, "", path)
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GROUP_VARIABLE = "RECOLLECT_GROUP"
+IPC_VARIABLE = "RECOLLECT_IPC"  # a group's folder for requests and answers
 HOOK_TOOL = "hook_event"  # what hooks call in a server; no model is offered it
 SPENDING_NAME = "spending.json"  # what a status line shows, in the store's folder
 PREPARED_NAME = "prepared"  # what agents get at their start, a file for each folder
@@ -33,8 +34,8 @@ def store_folder_path() -> str:
 
 
 def is_in_group() -> bool:
-    """Whether this process works for a group, which may not see sums over all sessions."""
-    return os.environ.get(GROUP_VARIABLE, "main") not in ("", "main")
+    """Whether this process works for a group, which may not see sums over all sessions; or for one it cannot name."""
+    return (os.environ.get(GROUP_VARIABLE) or ("" if os.environ.get(IPC_VARIABLE) else "main")) != "main"
 
 
 def data_path(environment: "Mapping[str, str]") -> str:

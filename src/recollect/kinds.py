@@ -65,6 +65,8 @@ AUTOMATION = "automation"
 SUB_AGENT = "sub-agent"
 WARM_UP = "warm-up"
 PROMPTS_ONLY = "prompts-only"
+# A session's metadata says what its log does not record.
+OUTPUT, UNRECORDED = "output_tokens", "not recorded"
 SESSION_CLASSES = (HUMAN, AUTOMATION, SUB_AGENT, WARM_UP, PROMPTS_ONLY)
 
 SUCCESS = "success"
@@ -124,9 +126,8 @@ SIGNALS = (
     LONG_IDLE,
     ABANDONED_TODO,
 )
-_SIGNAL_WORDS = {TEST_FLIP: "tests pass again"}
 
 
 def signal_words(signal: str) -> str:
     """A signal as people read it."""
-    return _SIGNAL_WORDS.get(signal, signal.replace("_", " "))
+    return signal.replace("_", " ")

@@ -1,8 +1,9 @@
 """Serving this machine's user alone: a socket on the loopback, and requests that can only come from here."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
+from typing import Any
 
 from recollect.errors import Busy
 
@@ -11,12 +12,13 @@ _NAMES = (HOST, "localhost")
 
 
 def bind(port: int | None, usual_port: int) -> socket.socket:
-    """A socket on the loopback: on this port, or without one on the usual port, or any if that is taken."""
+    """A socket that listens on the loopback: on this port, else on the usual one, or any if that is taken."""
     for candidate in (usual_port, 0) if port is None else (port,):
         opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with suppress(OSError):
             opened.bind((HOST, candidate))
+            opened.listen()  # only from here on can no other program take the port
             return opened
         opened.close()
     raise Busy(f"Port is taken: {port}", "choose another with `--port`, or leave it out")
@@ -34,3 +36,15 @@ def has_own_origin(headers: Mapping[str, str], port: int) -> bool:
 
 def _hosts(port: int) -> list[str]:
     return [f"{name}:{port}" for name in _NAMES]
+
+
+async def read_body(receive: Callable[[], Awaitable[MutableMapping[str, Any]]], most_bytes: int) -> bytes | None:
+    """The body of a request; None as soon as it is too long."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            return None
+        if not message.get("more_body"):
+            return bytes(body)

@@ -20,7 +20,8 @@ class Cost:
 
     `input_tokens` excludes what was read from or written to the prompt cache; `output_tokens`
     includes `reasoning_tokens`. `usd` is None if neither the agent nor the price list knows it. It
-    never includes sub-agents: where the agent's own figure does, their price is subtracted.
+    never includes sub-agents: where the agent's own figure does, their price is subtracted. It is
+    incomplete if the price of some requests is not known: their model is not in the list.
     """
 
     input_tokens: int = 0
@@ -30,6 +31,7 @@ class Cost:
     reasoning_tokens: int = 0
     usd: float | None = None
     usd_is_estimate: bool = False
+    usd_is_incomplete: bool = False
     wall_clock_s: float | None = None
     turns: int = 0
     retries: int = 0
@@ -105,6 +107,16 @@ class Session:
     analyzed = AsDatetime("analyzed_at")
     evicted = AsDatetime("evicted_at")
 
+    @property
+    def path(self) -> str | None:
+        """One of its files, one that is still there if any is."""
+        return min(((bool(file.source_gone_at), file.path) for file in self.sources), default=(False, None))[1]
+
+    @property
+    def argument(self) -> str:
+        """What a command takes for this session: its own id, or its uid if that id would be taken for an option."""
+        return self.session_uid if self.native_session_id.startswith("-") else self.native_session_id
+
     def to_json(self) -> dict[str, Any]:
         return {("class" if name == "session_class" else name): value for name, value in asdict(self).items()}
 
@@ -158,11 +170,15 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a session ended, with a confidence from 0 to 1 and the reasons."""
+    """How a session ended, with a confidence from 0 to 1 and the reasons.
+
+    `stopped_by` is what kept the agent from its work, in a few words, where neither it nor the user ended it.
+    """
 
     outcome: str
     confidence: float
     reasons: tuple[str, ...]
+    stopped_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +237,9 @@ class OpenEnds:
     next_steps: tuple[Quote, ...] = ()
     failing_tests: Quote | None = None
     interruption: Quote | None = None
-    unanswered: tuple[Quote, ...] = ()  # without an answer; or `failed`, `not finished`, `interrupted` by their notes
+    unanswered: tuple[
+        Quote, ...
+    ] = ()  # without an answer; or by their notes `failed`, `not finished`, `interrupted`, `stopped: …`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from recollect import analysis, ingest, sessions
+from recollect import analysis, forget, ingest, sessions
 from recollect.clock import now_ms
 from recollect.config import Settings, read_hooks
-from recollect.forget import drop_leftovers, finish_forgetting, hide_named, scrub_if_due
 from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Changes, Chosen, find_changes
-from recollect.kinds import SessionKey
+from recollect.kinds import SUB_AGENT, WARM_UP, SessionKey
 from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
@@ -37,7 +36,7 @@ def sweep(
     begun, began_ns = time.monotonic(), time.time_ns()
     with sweep_lock(store.folder):
         last = read_sweep_state(store.folder)
-        finish_forgetting(store)
+        forget.finish_forgetting(store, settings.rules, settings.domains)
         finish_evictions(store)
         store.recover_appended()
         work = _Sweep(store, settings, progress)
@@ -45,14 +44,14 @@ def sweep(
         changes = work.discover(verify=verify, only=only)
         work.ingest(changes.tasks, is_whole=only is None)
         work.rescue()
-        hide_named(store, work.redactor)
+        forget.hide_named(store, work.redactor)
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
         is_upgraded = store.digests.has_outdated(analysis.VERSION)
         if is_upgraded:
             analysis.distil_pending(store, partial(progress, "distilling"))
-        scrub_if_due(store)
+        forget.scrub_if_due(store)
         work.retain()
         store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
         store.checkpoint()
@@ -103,7 +102,7 @@ class _Sweep:
 
     def ingest(self, tasks: "list[Task]", *, is_whole: bool) -> None:
         """Read what changed, the newest files first."""
-        drop_leftovers(store := self._store)
+        forget.drop_leftovers(store := self._store)
         if not tasks:
             return
         settled, total = time.monotonic(), ingest.bytes_to_read(tasks)
@@ -125,7 +124,8 @@ class _Sweep:
     def settle(self, *, is_all_read: bool) -> None:
         """Make the rows and digests of sessions that changed."""
         store, settings = self._store, self._settings
-        finish_forgetting(store)  # a log may show only late that it is a sub-agent of what was forgotten
+        # A log may show only late that it is a sub-agent of what was forgotten.
+        forget.finish_forgetting(store, settings.rules, settings.domains)
         if is_settled(store, settings.rules, settings.domains):
             return
         self.changed |= set(store.streams.dirty())
@@ -136,9 +136,12 @@ class _Sweep:
         self.report.events_new = max(0, self.report.events_new - dropped)
 
     def retain(self) -> None:
-        """Keep the store within its budget."""
+        """Keep the store within its budget, and no answer to a sandbox longer than a day."""
+        forget.expire_answers(self._store, self.at_ms - forget.ANSWERS_KEPT_MS)
         limits, host, notify = self._settings.limits, self._settings.host, self._settings.notify
         advance = partial(self._progress, "evicting")
         self.report.budget = keep_within_budget(self._store, limits, host, advance, notify=notify)
-        self.report.sessions = self._store.sessions.count()
+        counts = self._store.sessions.class_counts()
+        self.report.sessions = sum(counts.values())
+        self.report.sub_agents, self.report.warm_ups = counts.get(SUB_AGENT, 0), counts.get(WARM_UP, 0)
         self.report.sessions_new = self.report.sessions - self._sessions_before

@@ -18,7 +18,9 @@ class SweepReport:
     sources_changed: int = 0
     sources_gone: int = 0
     sources_failed: int = 0
-    sessions: int = 0
+    sessions: int = 0  # in the store, with these two
+    sub_agents: int = 0
+    warm_ups: int = 0
     sessions_new: int = 0
     events_new: int = 0
     events_replaced: int = 0

@@ -164,6 +164,19 @@ class TestWhatPeopleSay:
         assert event.payload["media"][0]["bytes"] == 70
         assert PIXEL not in json.dumps(event.payload)
 
+    @pytest.mark.parametrize("is_one_text", [True, False])
+    def test_what_an_editor_adds_is_no_part_of_the_request(self, tmp_path: Path, is_one_text: bool) -> None:
+        block = "<ide_opened_file>The user opened a.py</ide_opened_file>"
+        content = f"{block}\nrename foo" if is_one_text else [text(block), text("rename foo")]
+
+        event = only_event(tmp_path, prompt("u1", content))
+
+        assert (event.kind, event.summary, event.payload["text"]) == ("user_msg", "rename foo", "rename foo")
+        assert event.payload["native"]["context"] == [block]
+
+    def test_what_an_editor_adds_to_nothing_is_no_request(self, tmp_path: Path) -> None:
+        assert only_event(tmp_path, prompt("u1", "<ide_selection>a = 1</ide_selection>")).kind == "lifecycle"
+
     def test_what_an_editor_adds_is_not_the_summary(self, tmp_path: Path) -> None:
         event = only_event(
             tmp_path, prompt("u1", [text("<ide_opened_file>The user opened a.py</ide_opened_file>"), text("fix it")])
@@ -597,6 +610,13 @@ class TestWhatToolsGiveBack:
             ("tool_result", 2),
             ("user_msg", 3),
         ]
+
+    def test_an_output_of_one_empty_text_is_empty(self, tmp_path: Path) -> None:
+        lines = answer("u1", call("t1", "mcp__web__open", url="https://example.org")), result("u2", "t1", [text("")])
+
+        event = events(read_lines(tmp_path, *lines))[-1]
+
+        assert (event.payload["output"], event.summary) == ("", "no output")
 
 
 class TestLifecycle:

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from recollect.agentkit.protocol import (
 )
 from recollect.agents.codex import ADAPTER
 from recollect.agents.codex.events import SKIPPED
+from recollect.agents.codex.scripts import read_script
 from recollect.api import open_memory
 from tests.conftest import swept
 
@@ -1374,12 +1376,133 @@ def test_the_commands_of_a_script_are_calls_of_their_own(reading_of: Any) -> Non
     assert all(event.metadata == {"within_call": call_id(1)} for event in commands[:3])
 
 
+SCRIPTS = {
+    "by the name that prints it": (
+        """
+        const [a, b] = await Promise.all([
+          tools.exec_command({cmd: "git status --short"}),  // don't stop here
+          tools.exec_command({cmd: `ls ${dir}`}),
+        ]);
+        text("== b"); text(b.output); text(a.output);
+        """,
+        ("== b", "a.py", " M a.py"),
+        ["ran git status --short", "ran ls ${dir}"],
+        {1: " M a.py", 2: "a.py"},
+    ),
+    "by the turn of the loop": (
+        """
+        const files = ["a.py", 'b.py'];
+        for (const file of files) {
+          const r = await tools.exec_command({cmd: `cat ${file}`});
+          text(`# ${file}`);
+          text(r.output);
+        }
+        """,
+        ("# a.py", "one", "# b.py", "two"),
+        ["ran cat a.py", "ran cat b.py"],
+        {1: "one", 2: "two"},
+    ),
+    "of a list that is printed later": (
+        """
+        const results = [];
+        for (const cmd of ["git log -3", "npm run \\"lint\\""]) { results.push(await tools.exec_command({cmd})); }
+        results.forEach((r) => text(r.output));
+        """,
+        ("abc", "fine"),
+        ["ran git log -3", 'ran npm run "lint"'],
+        {1: "abc", 2: "fine"},
+    ),
+    "of none where the parts are others than the script says": (
+        """
+        const a = await tools.exec_command({cmd: "ls"}); const b = await tools.exec_command({cmd: "pwd"});
+        if (a.exit_code) { text("bad"); } text(a.output); text(b.output);
+        """,
+        ("a.py", "/x"),
+        ["ran ls", "ran pwd"],
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "printed", "ran", "outputs"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_result_in_a_script_is_that_of_the_command(
+    reading_of: Any, source: str, printed: tuple[str, ...], ran: list[str], outputs: dict[int, str]
+) -> None:
+    events = [
+        event for event in reading_of(run_script(wrapped(), source, *printed)).told if event.tool == "exec_command"
+    ]
+
+    assert [event.summary for event in events if event.role == "assistant"] == ran
+    told = {int(event.call_id.rpartition("/")[2]): event.payload["output"] for event in events if event.role == "tool"}
+    assert told == outputs
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("const n = ask(); await tools.exec_command({cmd: `head -n ${n} a.py`});", "head -n ${n} a.py"),
+        ("for (let i = 0; i < 3; i++) { await tools.exec_command({cmd: build(i)}); }", "${build(i)}"),
+        ("await Promise.all(jobs.map(job => tools.exec_command(job)));", "${job}"),
+    ],
+)
+def test_a_command_that_only_the_run_knew_is_marked_as_a_template(reading_of: Any, source: str, command: str) -> None:
+    (call,) = [event for event in reading_of(run_script(wrapped(), source)).told if event.tool == "exec_command"]
+
+    assert call.payload["input"] == {"cmd": command, "is_template": True}
+
+
+@pytest.mark.parametrize(
+    ("written", "command"), [('"echo ${HOME}"', "echo ${HOME}"), ("`echo \\${HOME}`", "echo ${HOME}")]
+)
+def test_a_variable_of_the_shell_makes_no_template(reading_of: Any, written: str, command: str) -> None:
+    source = f"await tools.exec_command({{cmd: {written}}});"
+
+    (call,) = [event for event in reading_of(run_script(wrapped(), source)).told if event.tool == "exec_command"]
+
+    assert call.payload["input"] == {"cmd": command}
+
+
+def test_the_exit_code_that_a_script_prints_is_the_commands(reading_of: Any) -> None:
+    source = 'const r = await tools.exec_command({cmd: "make"}); text(r.output); text(`exit_code=${r.exit_code}`);'
+
+    event = reading_of(run_script(wrapped(), source, "no rule\n", "exit_code=2")).told[-1]
+
+    assert (event.kind, event.payload["native"]) == ("error", {"exit_code": 2})
+
+
+@pytest.mark.parametrize(
+    "piece", ["[", "const a = ", "text(", "const a = `${a}`;", "for (const ", "a", "x.push(", 'tools.exec_command({"']
+)
+def test_a_script_of_nonsense_is_read_quickly(piece: str) -> None:
+    begun = time.process_time()
+
+    read_script("tools." + piece * (20_000 // len(piece)))
+
+    assert time.process_time() - begun < 3
+
+
+def test_a_thread_in_which_codex_asks_for_a_title_is_no_session_of_a_person(reading_of: Any) -> None:
+    words = (
+        "You are a helpful assistant. Your job is to provide a short title for a task that was typed: fix the parser"
+    )
+
+    reading = reading_of(wrapped().say("user", words))
+
+    assert reading.infos[-1] == SessionInfo(THREAD, session_class="warm-up")
+
+
+def test_a_request_about_titles_is_a_persons(reading_of: Any) -> None:
+    log = wrapped().say("user", "fix the parser").say("user", "Generate a concise UI title for the page")
+
+    assert all(info.session_class != "warm-up" for info in reading_of(log).infos)
+
+
 def test_the_output_of_a_script_is_that_of_its_only_command(reading_of: Any) -> None:
     source = 'const r = await tools.exec_command({cmd:"pytest -q"}); text(r.output); text("done");'
 
     reading = reading_of(run_script(wrapped(), source, "1 passed\n", "done"))
 
-    assert reading.told[-1].payload == {"output": "1 passed\ndone"}
+    assert reading.told[-1].payload == {"output": "1 passed\n"}
 
 
 def test_an_item_of_a_command_that_was_read_off_its_script_is_only_its_result(reading_of: Any) -> None:

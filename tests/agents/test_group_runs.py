@@ -14,6 +14,7 @@ import pytest
 
 from recollect.api import open_memory
 from recollect.api.groups import Prompting
+from recollect.care.plugin import hook_command
 from recollect.errors import RecollectError
 from recollect.groups.runner import RunReport
 from tests.agents.conftest import SCRIPTS, mock_model
@@ -115,20 +116,50 @@ class Player:
     def fork(self) -> None:
         """Continue a copy by the agent's own command, as it is printed, then the session itself."""
         session = self.memory.session(self.played.facts["first session"])
-        words = self.memory.groups.fork(session).command.split()
-        before = self._sent()
-        headless = {
-            "claude": [*words, "-p", "say hello marker-fork"],
-            "codex": ["codex", "exec", "--skip-git-repo-check", *words[1:], "say hello marker-fork"],
-            "grok": [*words, "-p", "say hello marker-fork"],
-        }[self.agent]
-        home = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "grok": "GROK_HOME"}[self.agent]
-        environment = {**os.environ, home: self.memory.groups.get("work").home}
-        folder = self.folder / "work"
-        done = subprocess.run(headless, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stdout[-500:] + done.stderr[-500:]
-        self.played.requests["fork"] = [path.read_text() for path in self._sent() if path not in before]
+        self._type("fork", self.memory.groups.fork(session).command, "say hello marker-fork")
         self.run("after fork", "say hello marker-after-fork")
+
+    def _type(self, step: str, command: str, prompt: str) -> None:
+        """Type a command that continues a session into a shell outside the group, made to take one prompt and end."""
+        named = {"claude": "claude", "codex": "codex exec --skip-git-repo-check", "grok": "grok"}[self.agent]
+        headless = command.replace(f" {self.agent} ", f" {named} ", 1) + f" {'' if self.agent == 'codex' else '-p '}"
+        before, folder = self._sent(), self.folder / "work"
+        line = ["sh", "-c", f"{headless}'{prompt}'"]
+        done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"{headless}: {done.stdout[-500:]}{done.stderr[-500:]}"
+        self.played.requests[step] = [path.read_text() for path in self._sent() if path not in before]
+
+    def close_in_a_turn(self) -> None:
+        """Ask for the end of an agent in the middle of its answer, in the folder that the help names."""
+        close, before = Path(self.memory.groups.get("work").ipc) / "input" / "_close", self._sent()
+        asked: list[float] = []
+
+        def ask() -> None:
+            while self._sent() == before:
+                time.sleep(0.05)
+            time.sleep(1)
+            asked.append(time.monotonic())
+            close.touch()
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        report = self.memory.groups.run("tell a long story", "work", Prompting(agent=self.agent, wait_seconds=60))
+        self.played.facts["closed in a turn after"] = time.monotonic() - asked[0]
+        self.played.reports["closed in a turn"] = report
+        thread.join()
+
+    def compact(self) -> None:
+        """Compact the group's conversation, with our hook in the home's settings."""
+        home, conversations = Path(self.memory.groups.get("work").home), self.folder / "work" / "conversations"
+        hook = {"type": "command", "timeout": 10, "command": hook_command(str(self.store))}
+        (home / "settings.json").write_text(json.dumps({"hooks": {"PreCompact": [{"hooks": [hook]}]}}))
+        before = set(conversations.iterdir())
+        session = self.memory.session(self.sessions.require())
+        self._type("compact", session.resume_command or "", "/compact keep the decisions")
+        deadline = time.monotonic() + 20
+        while not (new := set(conversations.iterdir()) - before) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.played.facts["compacted"] = [path.read_text() for path in new]
 
     def go_back(self) -> None:
         """Drop the last turn of a session, then try to drop two while naming one."""
@@ -165,14 +196,16 @@ class Player:
         facts["cleared"] = self.memory.groups.clear("tax research", "work")
         facts["pointer after clear"] = self.sessions.get()
         self.run("after clear", "say hello marker-three")
-        facts["resumed"] = self.memory.groups.resume("tax research", "work", save_as="the third")
+        facts["resumed"] = self.memory.groups.resume(Path(facts["cleared"].archive).name, "work", save_as="the third")
         self.run("after resume", "say hello marker-four")
         self.follow_up("follow-ups", "say hello follow-one", "say hello follow-two", "say hello follow-three")
         self.close("closed")
+        self.close_in_a_turn()
         self.run("main", "say hello marker-main", "main")
         self.memory.sweep()
         self.fork()
         if self.agent == "claude":
+            self.compact()
             self.go_back()
         self.memory.sweep()
         session = self.memory.session(facts["first session"])
@@ -222,13 +255,15 @@ def test_clear_archives_and_bookmarks_and_the_next_prompt_begins_anew(played: Pl
 
     assert "marker-two" in Path(cleared.archive).read_text()
     assert Path(cleared.archive).parent == played.folder / "work" / "conversations"
+    assert Path(cleared.archive).name.endswith("-tax-research.md")
+    assert Path(cleared.archive).read_text().startswith("# tax research\n\nArchived: 20")
     assert cleared.bookmark.session_uid == played.facts["first session"]
     assert played.facts["pointer after clear"] is None
     assert third.is_new and third.session_uid != played.facts["first session"]
     assert "marker-one" not in _asked(played, "after clear")
 
 
-def test_resume_by_name_sends_the_old_conversation_to_the_model(played: Played) -> None:
+def test_resume_by_the_archive_s_name_sends_the_old_conversation_to_the_model(played: Played) -> None:
     assert played.facts["resumed"].saved_as == "the third"
     assert played.reports["after resume"].session_uid == played.facts["first session"]
     assert all(marker in _asked(played, "after resume") for marker in ("marker-one", "marker-two", "marker-four"))
@@ -249,6 +284,21 @@ def test_three_follow_ups_reach_the_running_agent_in_order_each_once(played: Pla
 
 def test_an_agent_that_waits_is_closed_within_two_seconds(played: Played) -> None:
     assert played.facts["closed after"] < 2
+
+
+def test_an_agent_is_closed_within_two_seconds_in_the_middle_of_a_turn(played: Played) -> None:
+    report = played.reports["closed in a turn"]
+
+    assert played.facts["closed in a turn after"] < 2
+    assert (report.ended, report.turns) == ("closed", 0)
+
+
+def test_a_compaction_archives_the_conversation(played: Played) -> None:
+    if played.agent != "claude":
+        pytest.skip("one agent runs the hook in a single prompt")
+
+    (document,) = played.facts["compacted"]
+    assert "marker-one" in document and "marker-after-fork" in document
 
 
 def test_the_shared_text_reaches_groups_but_not_main(played: Played) -> None:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from recollect.agents.claude.native import NativeHome, encode_path
 from recollect.api import open_memory
 from recollect.schema import USER_MSG, Session
-from tests.agents.conftest import FIX
+from tests.agents.conftest import CRASH, FIX
 from tests.agents.desk import Desk, opened_desk
 from tests.conftest import with_key
 
@@ -84,6 +84,52 @@ def test_a_deleted_transcript_is_rebuilt_and_the_agent_goes_on(desk: Desk, watch
     added = [event.summary for event in after if event.event_uid not in known and event.kind == USER_MSG]
     assert known <= {event.event_uid for event in after}
     assert added == [HELLO_AGAIN]  # and nothing of what was written from the store
+
+
+def _rewritten(desk: Desk, agent: str, store: Path, change: Callable[[str], str]) -> tuple[str, Path]:
+    """A new session of an agent as another program would have written it, read and then deleted."""
+    before = set((desk.home / f".{agent}").rglob("*.jsonl"))
+    desk.run(agent, desk.real(agent).ask, CRASH, str(uuid.uuid4()))
+    (log,) = (
+        path for path in (desk.home / f".{agent}").rglob("*.jsonl") if path not in before and CRASH in path.read_text()
+    )
+    log.write_text(change(log.read_text()))
+    with open_memory(store, [desk.root(agent)]) as memory:
+        memory.sweep()
+        session = next(one for one in memory.sessions() if str(log) in {source.path for source in one.sources})
+    log.unlink()
+    return session.native_session_id, log
+
+
+def test_claude_code_goes_on_from_prompts_named_after_their_request(desk: Desk, tmp_path: Path) -> None:
+    store = with_key(tmp_path / "store")
+    prompt = re.compile(r'"type":"user","message":{"role":"user","content":"Please.*?"uuid":"([^"]+)"')
+
+    def named_after_its_request(log: str) -> str:
+        (name,) = prompt.findall(log)
+        return log.replace(name, f"request_{name}")
+
+    native_id, log = _rewritten(desk, "claude", store, named_after_its_request)
+
+    done = _recollect(desk, Watched(store, {}), "resume", native_id, "--yes")
+    desk.run("claude", desk.real("claude").resume, HELLO_AGAIN, native_id)
+
+    assert done.returncode == 0, done.stderr
+    assert "request_" in log.read_text()
+    assert CRASH in desk.last_request(HELLO_AGAIN)
+
+
+def test_codex_gets_back_what_an_editor_put_before_a_request(desk: Desk, tmp_path: Path) -> None:
+    store = with_key(tmp_path / "store")
+    context = r"# Context from my IDE setup:\n\n## Active file: calc.py\n\n## My request for Codex:\n"
+    native_id, _ = _rewritten(desk, "codex", store, lambda text: text.replace(f'"{CRASH}"', f'"{context}{CRASH}"'))
+
+    done = _recollect(desk, Watched(store, {}), "resume", native_id, "--yes")
+    desk.run("codex", desk.real("codex").resume, HELLO_AGAIN, native_id)
+
+    assert done.returncode == 0, done.stderr
+    assert "## Active file: calc.py" in desk.last_request(HELLO_AGAIN)
+    assert CRASH in desk.last_request(HELLO_AGAIN)
 
 
 @pytest.mark.parametrize("agent", ["codex", "grok"])

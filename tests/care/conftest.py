@@ -1,7 +1,5 @@
 """A store with sessions small and large, whose home can be taken away."""
 
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,21 +31,3 @@ def store(tmp_path: Path, home: Home) -> Path:
     """Swept and closed."""
     sweep(tmp_path / "store", home).close()
     return tmp_path / "store"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Makes a file system in memory of the size asked for."""
-    point = tmp_path / "disk"
-
-    def mount(size: str) -> Path:
-        point.mkdir()
-        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(point)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"cannot mount: {done.stderr.strip()}")
-        return point
-
-    yield mount
-    if point.is_mount():
-        subprocess.run(["umount", "-l", str(point)], check=True)

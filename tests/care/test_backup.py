@@ -358,3 +358,24 @@ def test_the_commands_ask_and_speak_json(store: Path, tmp_path: Path) -> None:
     assert made["sessions"] == done["sessions"] > 0
     assert asked.returncode == 1
     assert "--yes" in asked.stderr
+
+
+def test_a_damaged_page_is_called_so_wherever_it_is(tmp_path: Path) -> None:
+    home = Home(tmp_path / "small home")
+    home.write("small", event("small", 1))
+    sweep(tmp_path / "whole", home).close()
+    found = 0
+    for page in range(1, (tmp_path / "whole" / "cache.db").stat().st_size // 4096):
+        folder = tmp_path / f"damaged {page}"
+        shutil.copytree(tmp_path / "whole", folder)
+        with (folder / "cache.db").open("r+b") as file:
+            file.seek(page * 4096)
+            file.write(os.urandom(4096))
+
+        try:
+            _back_up(folder, tmp_path / f"{page}.tar.zst")
+        except StoreUnusable as error:
+            found += "is damaged" in error.message
+        shutil.rmtree(folder)
+
+    assert found > 3

@@ -107,3 +107,26 @@ def test_it_says_where_copies_are_and_what_comes_next(settings: Path) -> None:
 
     assert f"change  {settings}" in shown and "settings.json.before-recollect" in shown
     assert "`recollect doctor`" in shown and settings.with_name("settings.json.before-recollect").read_text() == MINE
+
+
+def test_without_the_agents_program_nothing_is_written(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (settings.parents[1] / "bin" / "claude").unlink()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+    refused = invoke("install", "claude", "--yes")
+
+    assert refused.exit_code == 4 and "Program not found: claude" in refused.output
+    assert settings.read_text() == MINE and list((settings.parents[1] / "store").iterdir()) == []
+
+
+def test_a_skill_is_yaml_and_says_all_of_what_it_asks(settings: Path) -> None:
+    assert invoke("install", "claude", "--yes").exit_code == 0
+
+    skills = sorted((settings.parents[1] / "store").rglob("SKILL.md"))
+    for skill in skills:
+        _, head, text = skill.read_text().split("---\n", 2)
+        name, description = head.splitlines()
+        assert name == f"name: {skill.parent.name}"
+        assert json.loads(description.removeprefix("description: "))  # what JSON quotes, YAML reads
+        assert "{" not in text and text.endswith(".\n") and "what the user asks about" not in text
+    assert len(skills) == 2

@@ -243,7 +243,7 @@ def _outliving(memory: object) -> object:
     database = store.databases[1]
     names = [SessionKey(session.agent, session.native_session_id) for session in memory.sessions()]  # type: ignore[attr-defined]
     uses = (
-        "SELECT native_session_id, hour, model, t.input_tokens, active_ms FROM activity t"
+        "SELECT native_session_id, minute, model, t.input_tokens, active_ms FROM activity t"
         " JOIN digests d ON d.id = t.digest"
         " ORDER BY 1, 2, 3"
     )

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -21,6 +22,8 @@ from recollect.distill.digest import (
 from recollect.distill.markdown import inert, inert_lines, render_digest
 from recollect.distill.stored import TOKENS, parse_digest, searchable, write_digest
 from recollect.schema import Digest, to_json
+from tests import logs
+from tests.conftest import swept
 from tests.distill.sessions import Script, distilled
 
 
@@ -190,7 +193,7 @@ def test_a_commit_is_told_by_the_first_line_of_its_message() -> None:
     found = digest(script)
 
     assert [quote.text for quote in found.commits] == ["fix: the sum"]
-    assert [(tally.name, tally.count) for tally in found.commands] == [("git commit", 1)]
+    assert [(tally.name, tally.count) for tally in found.commands] == [("git add", 1), ("git commit", 1)]
 
 
 @pytest.mark.parametrize(
@@ -703,7 +706,7 @@ def test_signals_are_in_plain_words_on_the_page() -> None:
     script.answer("Done.")
     script.user("no, not like this")
 
-    assert "- tests pass again (1×), human correction (1×)" in render_digest(digest(script))
+    assert "- test flip (1×), human correction (1×)" in render_digest(digest(script))
 
 
 def _cut_answer(before: int, code: int, after: int) -> list[str]:
@@ -763,3 +766,30 @@ def test_no_quoted_text_makes_a_link_a_picture_or_a_tag(text: str) -> None:
     inline = [child for token in tokens for child in token.children or ()]
     assert {token.type for token in (*tokens, *inline)}.isdisjoint({"link_open", "image", "html_inline", "html_block"})
     assert [token.content for token in inline if token.type == "code_inline"].count("mark") == 3
+
+
+def test_a_digest_names_every_file_of_a_patch(tmp_path: Path) -> None:
+    names = [f"src/components/checkout/payment-methods/CardNumberInputField{number}.tsx" for number in range(7)]
+    patch = "".join(f"*** Add File: {name}\n+export {{}}\n" for name in names)
+    thread = "01a1e089-5b26-7b22-9365-07c5967e0ad7"
+    meta = {"id": thread, "cwd": "/x/shop", "timestamp": "2026-11-15T18:00:00.000Z"}
+    item = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "call_0123456789abcdef"}
+    records = [
+        {"type": "session_meta", "payload": meta},
+        {
+            "type": "response_item",
+            "payload": item | {"input": f"*** Begin Patch\n{patch}*** End Patch"},
+        },
+        {
+            "type": "response_item",
+            "payload": {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "Success."},
+        },
+    ]
+    path = tmp_path / "home" / "sessions" / f"rollout-2026-11-15T18-00-00-{thread}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(logs.lines({"timestamp": "2026-11-15T18:00:00.000Z", **record} for record in records))
+
+    with swept(tmp_path / "store", f"codex={tmp_path / 'home'}") as memory:
+        digest = memory.digest(memory.sessions()[0])
+
+    assert sorted(file.name for file in digest.files) == names

@@ -92,12 +92,75 @@ def test_an_answer_that_only_mentions_a_failure_does_not() -> None:
     assert outcome(script) == SUCCESS
 
 
-def test_an_error_of_the_service_at_the_end_means_failure() -> None:
+@pytest.mark.parametrize(
+    ("error", "stopped_by"),
+    [
+        ("You've hit your limit · resets 4am (UTC)", "usage limit"),
+        ("Claude AI usage limit reached|1757000000", "usage limit"),
+        ("Credit balance is too low", "usage limit"),
+        ("Prompt is too long", "prompt is too long"),
+        ("API Error: 400 input length and `max_tokens` exceed context limit", "prompt is too long"),
+        ("API Error: 429 rate_limit_error", "rate limit"),
+        ("Invalid API key · Please run /login", "no access"),
+        ("API Error: 400", "service error"),
+        ("stream disconnected before completion", "service error"),
+    ],
+)
+def test_a_service_that_ends_the_work_is_no_failure_of_it(error: str, stopped_by: str) -> None:
     script = Script()
-    script.user("do it")
-    script.add(schema.ERROR, "API Error: 400", role="assistant", status="failed")
+    script.user("build the parser")
+    script.edit("parser.py")
+    script.add(schema.ERROR, error, role="assistant", status="failed")
 
-    assert outcome(script) == FAIL
+    found = distilled(script).digest
+
+    assert (found.outcome.outcome, found.outcome.stopped_by) == (ABANDONED, stopped_by)
+    assert [quote.note for quote in found.open.unanswered] == [f"stopped: {stopped_by}"]
+
+
+def test_an_answer_about_limits_is_not_stopped_by_one() -> None:
+    script = Script()
+    script.user("what happens at the limit?")
+    script.answer("When you have used up your quota, the API says `usage limit reached`; wait for the reset.")
+
+    assert distilled(script).outcome.stopped_by is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "stopped_by"),
+    [("I need your approval to run the tests.", "permission refused"), ("The tests are in tests/; run them.", None)],
+)
+def test_work_that_was_refused_is_no_failure_of_it(answer: str, stopped_by: str | None) -> None:
+    script = Script()
+    script.user("Please run the tests")
+    script.test("This command requires approval", has_failed=True)
+    script.answer(answer)
+
+    found = distilled(script).digest
+
+    assert found.outcome.outcome != FAIL
+    assert (found.outcome.stopped_by, found.tests.last, found.open.failing_tests) == (stopped_by, None, None)
+
+
+def test_an_edit_that_was_not_allowed_is_told_even_if_the_agent_claims_it() -> None:
+    script = Script()
+    script.user("/init")
+    refusal = "failed: Claude requested permissions to write, but you haven't granted it yet."
+    script.call("wrote CLAUDE.md", refusal, schema.EDIT, tool="Write", has_failed=True)
+    script.answer("I've created a CLAUDE.md file.")
+
+    assert distilled(script).outcome.stopped_by == "permission refused"
+
+
+def test_a_long_answer_may_say_what_cannot_be_found() -> None:
+    script = Script()
+    script.user("search the web for their newest model")
+    script.answer("I couldn't find any announcement of it. " + "The newest that are known are these two. " * 5)
+
+    found = distilled(script).digest
+
+    assert found.outcome.outcome != FAIL
+    assert found.open.unanswered == ()
 
 
 def test_an_interruption_nobody_went_on_from_means_abandoned() -> None:

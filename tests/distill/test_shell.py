@@ -137,18 +137,49 @@ def test_a_script_of_calls_is_no_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "is_one"),
+    ("command", "error", "failed"),
     [
-        ("cd web && npm test", True),
-        ("go build ./a && go build ./b && ls", True),
-        ("grep -rn x . | head", False),
-        ("npm run fmt && npm run lint", False),
-        ("cat notes && go build", False),
-        ("echo done", True),
+        ("cd web && npm test", "exit 1", "npm test"),
+        ("cd web && npm test", "exit 1: bash: line 1: cd: web: No such file or directory", None),
+        ("cd web && npm test", "exit 1: (eval):cd:1: no such file or directory: web", None),
+        ("go build ./a && go build ./b && ls", "exit 1: undefined: x", "go build"),
+        ("grep -rn x . | head", "exit 1", None),
+        ("npm run fmt && npm run lint", "exit 1: 3 problems", None),
+        ("cat notes && go build", "exit 1: undefined: x", "go build"),
+        ("cat notes && go build", "exit 1: cat: notes: No such file or directory", "cat"),
+        ("git add -A && git commit -m x", "exit 128: fatal: pathspec 'x' did not match any files", "git add"),
+        ("git add -A && git commit -m x", "exit 1: lint failed", "git commit"),
+        ("git add -A && git commit -m x && git push", "failed: fatal: no upstream", None),
+        ("mkdir -p /srv/x; ls /srv/x", "exit 2: ls: cannot access '/srv/x'", "ls"),
+        ("rg x && make", "exit 127: zsh:1: command not found: rg", "rg"),
+        ("rm -f a && ls *.txt", "exit 1: (eval):1: no matches found: *.txt", None),
+        ("echo done", "exit 1", None),
+        ("make || ls", "exit 2: ls: cannot access 'x'", None),
     ],
 )
-def test_a_failure_is_a_programs_own_if_nothing_else_could_have_failed(command: str, is_one: bool) -> None:
-    assert shell.is_one_thing(command) == is_one
+def test_a_failure_is_of_the_program_that_it_names_or_that_alone_can_have_failed(
+    command: str, error: str, failed: str | None
+) -> None:
+    assert shell.failed_program(command, error) == failed
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("git add -A && git commit -m x", ("git add", "git commit")),
+        ("cat x | grep y | head", ("cat",)),
+        ("make || echo no; ls", ("make", "ls")),
+        ("# look\nls -la\ngit status", ("ls", "git status")),
+        ("export A=1 && \\\n  ./run.sh", ("run.sh",)),
+        ("export A=1 && \\ ./run.sh", ("run.sh",)),
+        ("{ ls; }", ("ls",)),
+        ("cd x", ()),
+    ],
+)
+def test_each_program_of_a_chain_counts_but_filters_and_the_shells_own_words(
+    command: str, names: tuple[str, ...]
+) -> None:
+    assert shell.programs(command) == names
 
 
 @pytest.mark.parametrize(

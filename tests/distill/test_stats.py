@@ -3,20 +3,26 @@
 import csv
 import io
 import re
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import apsw
 import pytest
 from click.testing import CliRunner
 
 from recollect import schema
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
-from recollect.api import Filters, Memory
+from recollect.api import Filters, Memory, open_memory
 from recollect.cli import main
 from recollect.errors import UsageError
 from recollect.recall import BREAKDOWNS
+from recollect.store.sqlite import checksums
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.conftest import SHARED, needs_shared, swept
 
@@ -70,11 +76,13 @@ def test_failures_are_counted_by_tool_and_by_family(tmp_path: Path, home: Home) 
         ("lsof -ti :3000", "exit 1", 0),
         ("cat x | rg needle", "exit 1", 0),
         ("diff a b", "exit 1: 3c3", 0),
-        ("test -f x", "exit 1", 0),
+        ("cmp a b", "exit 1", 0),
         ("grep x missing", "exit 2: grep: missing: No such file or directory", 1),
         ("ls", "failed: Cancelled: parallel tool call Bash errored", 0),
         ("ls", "failed: Sibling tool call errored", 0),
-        ("ls", "exit 130", 0),
+        ("ls", "exit 130: ^C", 0),
+        ("make test", "exit 130: ^C", 0),
+        ("make test", "exit 143: Command timed out after 2m 0s", 1),
         ("ls", "Permission to use Bash has been denied", 0),
         ("ls nowhere", "exit 2: ls: cannot access 'nowhere': No such file or directory", 1),
     ],
@@ -175,7 +183,7 @@ def test_the_time_of_an_hour_is_split_over_its_models_by_what_they_wrote(tmp_pat
     memory = sweep(tmp_path / "store", home)
 
     found = memory.stats("model")
-    assert {line.name: line.active_s for line in found.lines} == {"small": 60, "big": 180, "later": None}
+    assert {line.name: line.active_s for line in found.lines} == {"small": 60, "big": 180, "later": 0}
     assert [line.turns for line in found.lines] == [None] * 3
     assert (found.total.active_s, found.total.turns) == (240, 5)
 
@@ -189,8 +197,8 @@ def test_calls_and_failures_have_a_total(tmp_path: Path, home: Home) -> None:
     assert (found.total.uses, found.total.failures, found.total.failure_rate) == (3, 1, pytest.approx(1 / 3, abs=1e-4))
     shown = CliRunner().invoke(main, ["stats", "--by", "tool"]).output.splitlines()
     assert [line.split() for line in shown[1:3]] == [
-        ["shell", "3", "1", "33%", "1", "exit", "1:", "no"],
-        ["total", "3", "1", "33%", "1"],
+        ["shell", "3", "1", "33%", "1", "1", "exit", "1:", "no"],
+        ["total", "3", "1", "33%", "1", "1"],
     ]
 
 
@@ -198,9 +206,7 @@ def _moment(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-@pytest.mark.parametrize(
-    "words", [["--outcome", "fail"], ["--repo", "nope"], ["--since", "2019-01-01", "--before", "2019-01-02"]]
-)
+@pytest.mark.parametrize("words", [["--outcome", "fail"], ["--repo", "nope"], ["--before", "2001-01-01"]])
 def test_a_choice_that_nothing_fits_is_no_empty_store(tmp_path: Path, home: Home, words: list[str]) -> None:
     home.write("a", event("s1", 0, role="user"))
     sweep(tmp_path / "store", home).close()
@@ -269,6 +275,8 @@ def test_a_sessions_cost_is_shown_with_and_without_its_sub_agents(tmp_path: Path
     memory.close()
     shown = CliRunner().invoke(main, ["stats", "--by", "model", "--session", "root"]).output
     assert "Cost: ~$1.50 + ~$0.30 in 1 sub-agent\n" in shown
+    shown = CliRunner().invoke(main, ["show", "root"]).output
+    assert "~$1.50 + ~$0.30 in 1 sub-agent" in " ".join(shown.split())
 
 
 def test_sessions_are_listed_by_their_cost(tmp_path: Path, home: Home) -> None:
@@ -412,3 +420,108 @@ def test_tools_are_counted_as_their_events_are(real: Memory) -> None:
 
     assert {line.name: line.uses for line in lines} == calls
     assert {line.name: line.failures for line in lines if line.failures} == +failures
+
+
+ZONES = ("Asia/Shanghai", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Adelaide", "America/St_Johns")
+SUMMER_TIME_BEGINS = datetime(2026, 10, 3, tzinfo=UTC)  # in Adelaide; in St. John's it ends a month later
+
+
+@pytest.fixture(params=ZONES)
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZoneInfo]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield ZoneInfo(request.param)
+    time.tzset()
+
+
+def _long_session(home: Home) -> dict[int, int]:
+    """A session of 40 days with a call every now and then: the minutes, each with what it wrote."""
+    begin_ms = round(SUMMER_TIME_BEGINS.timestamp() * 1000)
+    times = [begin_ms + number * 3_467_000 for number in range(1000)]
+    records: list[object] = [event("s1", 0, ts_ms=begin_ms)]
+    for number, ts_ms in enumerate(times):
+        call, told = _call("s1", 10 * number + 1, "ls", has_failed=number % 3 == 0)
+        call.ts_ms = told.ts_ms = ts_ms
+        records += [call, told, usage("s1", f"u{number}", ts_ms=ts_ms, output_tokens=number + 1)]
+    home.write("a", *records)
+    return {ts_ms: number + 1 for number, ts_ms in enumerate(times)}
+
+
+def test_days_and_weeks_are_those_of_the_users_zone(tmp_path: Path, home: Home, zone: ZoneInfo) -> None:
+    written = _long_session(home)
+
+    memory = sweep(tmp_path / "store", home)
+
+    for by, form in (("day", "%Y-%m-%d"), ("week", "%G-W%V"), ("month", "%Y-%m")):
+        expected: Counter[str] = Counter()
+        for ts_ms, tokens in written.items():
+            expected[datetime.fromtimestamp(ts_ms / 1000, zone).strftime(form)] += tokens
+        assert {line.name: line.output_tokens for line in memory.stats(by).lines} == expected
+
+
+def test_any_minute_may_begin_and_end_a_period(tmp_path: Path, home: Home, zone: ZoneInfo) -> None:
+    written = _long_session(home)
+    memory = sweep(tmp_path / "store", home)
+
+    for since, before in (("2026-10-03T07:13", "2026-10-05T19:58"), ("2026-10-04", "2026-10-05"), ("2026-11-01", None)):
+        moments = [
+            text and datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000 for text in (since, before)
+        ]
+        chosen = [ts_ms for ts_ms in written if moments[0] <= ts_ms < (moments[1] or float("inf"))]
+        filters = Filters(since=since, before=before)
+        assert memory.stats("day", filters).total.output_tokens == sum(map(written.__getitem__, chosen))
+        failed = sum((written[ts_ms] - 1) % 3 == 0 for ts_ms in chosen)
+        for by in ("tool", "command"):
+            assert [(line.uses, line.failures) for line in memory.stats(by, filters).lines] == [(len(chosen), failed)]
+
+
+def test_what_an_older_version_counted_by_hours_is_kept_and_said_to_be_so(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("s1", 0, role="user"), *_call("s1", 1, "ls"), usage("s1", "u", output_tokens=7))
+    sweep(tmp_path / "store", home).close()
+    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"), vfs=checksums.layer())) as connection:
+        version = connection.pragma("user_version")
+        for table, old, minutes in (("activity", "hour", 60), ("tool_use", "day", 1440), ("command_use", "day", 1440)):
+            connection.execute("DROP INDEX IF EXISTS activity_by_minute")
+            connection.execute(f"ALTER TABLE {table} RENAME COLUMN minute TO {old}")
+            connection.execute(f"UPDATE {table} SET {old} = {old} / {minutes}")
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN span")
+        connection.execute("ALTER TABLE tool_use DROP COLUMN event")
+        connection.execute("ALTER TABLE command_use DROP COLUMN event")
+        connection.execute("CREATE INDEX activity_by_hour ON activity (hour)")
+        connection.pragma("user_version", version - 2)
+
+    with open_memory(tmp_path / "store") as memory:
+        moment = datetime.fromtimestamp(BEGIN_MS / 1000, UTC).replace(minute=30).isoformat()
+        exact, cut = memory.stats("command"), memory.stats("month", Filters(since=moment))
+
+    assert [(line.name, line.uses) for line in exact.lines] == [("ls", 1)]
+    assert exact.notes == ()
+    assert cut.total.output_tokens == 7
+    assert len(cut.notes) == 1
+    assert "1 session" in cut.notes[0]
+
+
+def test_warm_ups_count_in_no_failure_rate_and_workflow(tmp_path: Path, home: Home) -> None:
+    warm_up = SessionInfo("w1", session_class=schema.WARM_UP)
+    home.write("w", warm_up, event("w1", 0, text="Warmup"), *_call("w1", 1, "ls", has_failed=True))
+    home.write("a", event("s1", 0), *_call("s1", 1, "ls"))
+
+    memory = sweep(tmp_path / "store", home)
+
+    for by in ("tool", "command"):
+        assert [(line.uses, line.failures, line.sessions) for line in memory.stats(by).lines] == [(1, 0, 1)]
+    assert memory.knowledge.workflows().exchanges == 1
+    assert memory.signals(memory.session("w1")) == []
+    assert CliRunner().invoke(main, ["status"]).output.splitlines()[0].startswith(f"{AGENT} 1 session, 1 warm-up,")
+
+
+def test_a_rate_names_the_event_that_says_what_failed_last(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("s1", 0), *_call("s1", 1, "ls", has_failed=True), *_call("s1", 3, "ls"))
+    memory = sweep(tmp_path / "store", home)
+
+    for by in ("tool", "command"):
+        (line,) = memory.stats(by).lines
+        session = memory.session(line.sample_session_uid)
+        (item,) = memory.window(session, line.sample_event_uid, 0)
+        assert item.event.summary == line.sample == "exit 1: no"

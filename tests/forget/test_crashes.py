@@ -30,8 +30,9 @@ STEPS = (
     "recollect.store.sqlite.snapshot:_require_room",
     "recollect.store.sqlite.snapshot:_empty_log",
     "recollect.store.tables.tombstones:TombstoneTable.finish",
-    "recollect.forget.plan:settle_sessions",
-    "recollect.forget.plan:name_repos",
+    "recollect.forget.erase:expire_answers",
+    "recollect.sessions:settle_sessions",
+    "recollect.sessions:name_repos",
 )
 _DYING = """
 import importlib, os, signal, sys

@@ -2,6 +2,8 @@
 
 import os
 import stat
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 from recollect.api import doctor, open_memory, repair
 from recollect.cli import main
 from recollect.errors import StoreUnwritable
+from recollect.store import ballast
 from tests.builders import Home, event, sweep
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run
 from tests.forget.traces import left_in, native_ids
@@ -51,6 +54,27 @@ def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) 
     assert done.exit_code == StoreUnwritable.exit_code
     assert "Disk full" in done.output
     assert "free some space" in done.output
+
+
+@pytest.mark.parametrize("left_bytes", [0, 200 * 1024])
+def test_a_session_is_forgotten_on_a_disk_that_is_full_or_nearly(
+    small_disk: Callable[[str], Path], home: Home, monkeypatch: pytest.MonkeyPatch, left_bytes: int
+) -> None:
+    disk = small_disk("8m")
+    store = disk / "store"
+    home.write("log", event("session-1", 1, text="outspoken"))
+    sweep(store, home).close()
+    assert ballast.ensure(store, 1 << 20, room_bytes=0)
+    with suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    os.truncate(disk / "filler", (disk / "filler").stat().st_size - left_bytes)
+    monkeypatch.setenv("RECOLLECT_HOME", str(store))
+
+    done = CliRunner().invoke(main, ["forget", "session-1", "--yes"])
+
+    assert done.exit_code == 0, done.output
+    assert left_in(store, ["xxxxoutspoken"]) == set()
 
 
 def test_doctor_tells_of_a_full_disk(store: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

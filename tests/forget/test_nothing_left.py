@@ -8,11 +8,12 @@ import orjson
 import pytest
 
 from recollect.agentkit.protocol import BadLine, SessionInfo
-from recollect.api import Memory, doctor, open_memory
+from recollect.api import Memory, doctor, open_memory, restore
 from tests.builders import Home, event, sweep
 from tests.faults.rig import scratch
 from tests.forget.traces import Planted, forget, left_in, native_ids, rare_words
 from tests.logs import AGENT_LOGS, CLAUDE, CODEX, AgentLog, line, lines, session_id
+from tests.retention.rig import evict_all
 
 
 @pytest.fixture(scope="module")
@@ -293,6 +294,26 @@ def test_a_sub_agent_can_be_forgotten_without_its_parent(tmp_path: Path, home: H
 
         assert session.native_session_id == "top"
         assert memory.sub_agents(session) == []
+
+
+@pytest.mark.parametrize("is_root_evicted", [False, True])
+def test_a_restore_does_not_bring_back_a_sub_agent_that_was_forgotten_by_itself(
+    tmp_path: Path, home: Home, is_root_evicted: bool
+) -> None:
+    word, store = "xxxxquokkafish", tmp_path / "store"
+    child = [SessionInfo("top/sub", parent_native_id="top"), event("top/sub", 1, text=f"look for {word}")]
+    home.write("log", event("top", 1), *child)
+    with sweep(store, home) as memory:
+        if is_root_evicted:
+            evict_all(memory)
+        memory.backup(tmp_path / "backup.tar.zst")
+        forget(memory, "top/sub")
+        assert left_in(store, [word]) == set()
+
+    restore(tmp_path / "backup.tar.zst", store)
+    shutil.rmtree(next(store.glob("before-restore-*")))
+
+    assert left_in(store, [word]) == set()
 
 
 def test_ledger_lines_spool_files_and_logs_about_a_session_go_too(tmp_path: Path, home: Home) -> None:

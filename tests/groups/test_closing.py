@@ -19,9 +19,10 @@ def _is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("place", ["input/_close", "_close"])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for the agent in /proc")
 def test_an_agent_that_will_not_end_and_was_started_by_a_script_is_gone_within_two_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     program = tmp_path / "bin" / "claude"
     for folder in (program.parent, tmp_path / "work"):
@@ -37,7 +38,7 @@ def test_an_agent_that_will_not_end_and_was_started_by_a_script_is_gone_within_t
 
         def close(text: str) -> None:
             asked.append(time.monotonic())
-            (Path(group.ipc) / "_close").touch()
+            (Path(group.ipc) / place).touch()
 
         report = memory.groups.run("hello", "work", Prompting(wait_seconds=60), say=close)
 

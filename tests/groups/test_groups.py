@@ -1,5 +1,7 @@
 """Which group a session belongs to, and what becomes of its pointer and bookmarks."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,27 @@ def test_an_agent_that_forks_whole_sessions_is_not_cut_at_a_message(tmp_path: Pa
 
     assert "recollect digest" in str(refusal.value.hint)
     assert len(list((tmp_path / "home").rglob("*.jsonl"))) == 1
+
+
+@pytest.mark.parametrize("how", ["link", "copy", "move", "hard link"])
+def test_a_session_read_under_another_path_of_its_home_moves_to_the_group(tmp_path: Path, how: str) -> None:
+    before, home, session = tmp_path / "before", tmp_path / "home", logs.session_id(1)
+    for folder in ("work", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    record = logs.claude_user(session, 1, "hello") | {"cwd": str(tmp_path / "elsewhere")}
+    logs.CLAUDE.write(before, logs.line(record), session)
+    store = with_key(tmp_path / "store")
+    with open_memory(store, [f"claude={before}"]) as memory:
+        memory.sweep()
+    if how == "link":
+        home.symlink_to(before)
+    elif how == "move":
+        before.rename(home)
+    else:
+        shutil.copytree(before, home, copy_function=os.link if how == "hard link" else shutil.copy2)
+
+    with open_memory(store, [f"claude={tmp_path / 'nobody'}"]) as memory:
+        memory.groups.add("fam", tmp_path / "work", home=home)
+        memory.sweep()
+
+        assert [session.group for session in memory.sessions()] == ["fam"]

@@ -278,6 +278,15 @@ def test_a_file_of_decisions_is_imported_once(memory: Memory, tmp_path: Path) ->
     assert texts(memory.knowledge.why("why no redis")) == ["no Redis, the functions are serverless"]
 
 
+def test_all_items_below_a_heading_are_decisions_that_hold(memory: Memory, tmp_path: Path) -> None:
+    file = tmp_path / "DECISIONS.md"
+    file.write_text("# Decisions\n\n- 2026-10-01: We use PostgreSQL.\n- 2026-10-02: We use pnpm.\n")
+
+    memory.knowledge.import_decisions(file)
+
+    assert texts(memory.knowledge.decisions()) == ["We use pnpm.", "We use PostgreSQL."]
+
+
 def test_rejected_stays_rejected_when_facts_are_derived_again(tmp_path: Path) -> None:
     memory = remembered(tmp_path, chosen("one", 0, "Redis"))
     fact = memory.knowledge.decisions()[0]

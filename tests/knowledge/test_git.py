@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -259,3 +260,58 @@ def test_commits_branches_and_pull_requests_lead_to_the_request_that_made_them(t
         assert (fact.subject, fact.predicate, fact.object_kind) == ("round prices to cents", "touches", kind)
     assert memory.knowledge.facts("9f8e7d6") == []
     assert {node.kind for node in memory.knowledge.graph(around="rounding").nodes} >= {"commit", "branch", "task"}
+
+
+_CONFIGURED = {
+    "a filter": ("*.py filter=evil", {"filter.evil.clean": "{evil}; cat", "filter.evil.required": "true"}),
+    "a filter process": ("*.py filter=evil", {"filter.evil.process": "{evil}"}),
+    "a filter whose name splits settings": ("*.py filter=a=b", {"filter.a=b.clean": "{evil}; cat"}),
+    "a text converter": ("*.py diff=evil", {"diff.evil.textconv": "{evil}; cat"}),
+    "an external diff": ("*.py diff=evil", {"diff.evil.command": "{evil}", "diff.external": "{evil}"}),
+    "a file system monitor": ("", {"core.fsmonitor": "{evil}"}),
+    "hooks": ("", {"core.hooksPath": "{hooks}"}),
+    "pagers": ("", {"core.pager": "{evil}", "pager.log": "{evil}", "pager.blame": "{evil}"}),
+    "a check of signatures": ("", {"log.showSignature": "true", "gpg.program": "{script}"}),
+    "an alias": ("", {"alias.blame": "!{evil}", "alias.log": "!{evil}", "alias.rev-parse": "!{evil}"}),
+    "a server for what is missing": (
+        "missing",
+        {
+            "core.repositoryFormatVersion": "1",
+            "extensions.partialClone": "far",
+            "remote.far.promisor": "true",
+            "remote.far.url": "ext::{script}",
+            "protocol.ext.allow": "always",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("configured", _CONFIGURED)
+def test_nothing_that_a_repository_configures_is_started(tmp_path: Path, configured: str) -> None:
+    attributes, settings = _CONFIGURED[configured]
+    ran, hooks = tmp_path / "ran", tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("post-index-change", "reference-transaction", "script"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {ran}\n")
+        (hooks / name).chmod(0o700)
+    checkout = Checkout(tmp_path / "shop")
+    checkout.commit("begin", FIX_MS - DAY_MS, pool="size = 5\n", cache="size = 5\n")
+    checkout.commit("the fix", FIX_MS + 60_000, pool="size = 20\n", cache="size = 20\n")
+    signed = checkout.git("cat-file", "commit", "HEAD").replace("\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n\n", 1)
+    (tmp_path / "commit").write_text(f"{signed}\n")
+    checkout.git("reset", "-q", checkout.git("hash-object", "-t", "commit", "-w", str(tmp_path / "commit")))
+    memory = remembered(tmp_path, fixed(checkout.folder))
+    (checkout.folder / "pool.py").write_text("size = 20\nfast = True\n")
+    if attributes == "missing":
+        blob = checkout.git("rev-parse", "HEAD:pool.py")
+        (checkout.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    else:
+        (checkout.folder / ".gitattributes").write_text(f"{attributes}\n")
+    for key, value in settings.items():
+        checkout.git("config", key, value.format(evil=f"touch {ran}", script=hooks / "script", hooks=hooks))
+
+    with suppress(NotFound):
+        memory.knowledge.line(checkout.folder / "pool.py", 1)
+    memory.knowledge.fixes("Error: pool and cache disagree")
+
+    assert not ran.exists()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -130,3 +131,93 @@ def test_slash_commands_answer_in_the_channel(live: Live) -> None:
     assert again is not None and again.text == "The history is short: 11 messages"
     assert new is not None and new.command == "new"
     assert live.get_history("telegram:42") == []
+
+
+def test_history_finds_what_a_chat_said_before_its_history_begins(live: Live) -> None:
+    live.append_message("telegram:55", "user", "Remember: the hint is jackfruit")
+    for number in range(31):
+        live.append_message("telegram:55", "assistant" if number % 2 else "user", f"chat {number}")
+    before = route(live, "telegram:55", "/history jackfruit")
+    route(live, "telegram:55", "/compact we talked about a hint")
+
+    reply = route(live, "telegram:55", "/history jackfruit")
+    found = live.session_search("jackfruit", current="telegram:55")
+
+    assert before is not None and before.text == "Nothing found"  # it is in the history still
+    assert reply is not None and "> user: Remember: the hint is jackfruit" in reply.text
+    assert [session.key for session in found.sessions] == ["telegram:55"]
+    assert [session.key for session in live.session_search('"chat 30"', current="telegram:55").sessions] == []
+
+
+def test_history_finds_what_is_behind_the_last_fifty_messages_of_a_chat(live: Live) -> None:
+    live.append_message("cli:2", "user", "the hint is jackfruit")
+    for number in range(60):
+        live.append_message("cli:2", "user", f"jackfruit {number}")
+
+    (session,) = live.session_search("jackfruit", current="cli:2").sessions
+
+    quoted = {quote.text for window in session.windows for quote in window if quote.is_match}
+    assert quoted <= {"the hint is jackfruit", *(f"jackfruit {number}" for number in range(10))}
+
+
+def test_what_was_said_before_a_new_session_is_found_in_it(live: Live) -> None:
+    old = live.session("telegram:42").session_uid
+    new = live.new_session("telegram:42")
+    live.append_message("telegram:42", "user", "where were we?")
+
+    found = live.session_search("mango order", current="telegram:42").sessions
+
+    assert old in [session.session_uid for session in found]
+    assert new.parent_session_uid == old
+
+
+def test_history_shows_a_match_between_the_messages_around_it(live: Live) -> None:
+    reply = route(live, "cli:1", "/history mango order")
+
+    assert reply is not None
+    assert reply.text.splitlines()[1:] == [
+        "  assistant: step 9",
+        "> user: step 10 about the mango order",
+        "  assistant: step 11",
+    ]
+
+
+def test_a_search_can_be_narrowed_to_a_channel(live: Live) -> None:
+    live.append_message("slack:7", "user", "the mango order on slack")
+
+    found = {
+        "search": [session.key for session in live.session_search("mango order", channel="slack").sessions],
+        "recent": [session.key for session in live.session_search(channel="slack").sessions],
+        "query": [session.key for session in live.session_search("mango channel:slack").sessions],
+        "none": [session.key for session in live.session_search("mango order", channel="irc").sessions],
+    }
+
+    assert found == {"search": ["slack:7"], "recent": ["slack:7"], "query": ["slack:7"], "none": []}
+
+
+def test_hits_have_the_key_the_channel_and_the_chat_of_their_session(live: Live) -> None:
+    (hit, *_) = live.search("step 10").hits
+
+    assert (hit.key, hit.channel, hit.chat_id) == ("telegram:42", "telegram", "42")
+    printed = live.memory.answer("mango").to_json()
+    assert {hit["key"] for hit in printed["hits"]} == {"telegram:42", "cli:1"}
+    assert breaches(SCHEMAS["search"], json.loads(json.dumps(printed))) == []
+
+
+def test_every_anchor_of_an_answer_can_be_scrolled_to(live: Live, tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(b"x")
+    live.append_message("telegram:7", "user", "please build the mangosteen app")
+    live.record_tool_call("telegram:7", "exec", {"command": "npm run build mangosteen"}, "built mangosteen")
+    live.attach_media("telegram:7", "photo", tmp_path / "photo.png")
+    live.append_message("telegram:7", "assistant", "The mangosteen app is built")
+
+    (session,) = live.session_search("mangosteen").sessions
+    quotes = {quote.event_uid: quote.text for window in session.windows for quote in window}
+    scrolled = {uid: live.session_search(session=session.key, anchor=uid) for uid in quotes}
+
+    assert len(quotes) == 5
+    for uid, result in scrolled.items():
+        (match,) = [quote for quote in result.sessions[0].windows[0] if quote.is_match]
+        assert match.event_uid == uid
+    texts = [quote.text for quote in next(iter(scrolled.values())).sessions[0].windows[0]]
+    assert texts[1:3] == ["exec npm run build mangosteen", "built mangosteen"]

@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -132,3 +132,46 @@ def test_the_command_prints_its_address_and_a_token_that_stays(place: Path, monk
 
     assert printed[0] == printed[1]
     assert (place / "store" / "mcp-token").stat().st_mode & 0o777 == 0o600
+
+
+def test_servers_that_start_at_once_agree_on_one_token(tmp_path: Path) -> None:
+    asking = (
+        "import sys, pathlib; from recollect.mcp.http import read_token; print(read_token(pathlib.Path(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", asking, str(tmp_path / "store")]
+    servers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    tokens = {server.communicate()[0].strip() for server in servers}
+
+    assert len(tokens) == 1
+    assert len(tokens.pop()) == 43
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["mcp-token"]
+
+
+@pytest.mark.parametrize("content", ["", "short", "x" * 42])
+def test_no_server_starts_with_a_token_that_can_be_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path))
+    (tmp_path / "mcp-token").write_text(content)
+    command = [sys.executable, "-m", "recollect", "mcp", "--http"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"Token is too short ({len(content)} characters instead of 43)" in done.stderr
+
+
+def test_a_full_disk_leaves_no_token_and_the_next_start_makes_one(small_disk: Callable[[str], Path]) -> None:
+    disk = small_disk("64k")
+    filler = disk / "filler"
+    with suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(b"x" * 4096)
+            file.flush()
+
+    with pytest.raises(OSError, match="No space"):
+        read_token(disk)
+    left = [path.name for path in disk.iterdir()]
+    filler.unlink()
+
+    assert left == ["filler"]
+    assert len(read_token(disk)) == 43

@@ -81,6 +81,7 @@ def _malformed() -> Iterator[bytes]:
         b'{"jsonrpc": "2.0", "id": 5, "method": "resources/read", "params": {"uri": "file:///etc/passwd"}}',
         b'{"jsonrpc": "2.0", "id": 5, "method": "prompts/get", "params": {"name": {}}}',
         b'{"jsonrpc": "2.0", "id": 5, "method": "\\ud800"}',
+        b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}', b'{"jsonrpc": "2.0", "id": 1e999, "method": "ping"}',
     ]  # fmt: skip
     for number in range(1000):
         yield frames[number % len(frames)] + b" " * (number % 7) + b"\n"

@@ -60,7 +60,9 @@ def test_a_conversation_is_put_aside_and_resumed_by_files(sandboxed: Agent) -> N
 
 
 def test_what_the_host_refuses_is_said(sandboxed: Agent) -> None:
-    assert "No bookmark has this number or name" in sandboxed.call("resume_session", history_id="nothing like it")
+    assert "No bookmark has this number, name or archive" in sandboxed.call(
+        "resume_session", history_id="nothing like it"
+    )
 
 
 def test_a_folder_with_nonsense_in_it_is_answered_in_words(place: Path, tmp_path: Path) -> None:

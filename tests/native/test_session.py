@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from recollect.agents.claude.native import InThreads, NativeHome, NativeSession, decode_path, encode_path
+from recollect.errors import NotFound, RecollectError, UsageError
 
 _CALL = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
 _OTHER_CALL = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {"command": "pwd"}}
@@ -72,6 +73,32 @@ def test_entries_are_filtered_by_type_time_and_tools(session: NativeSession) -> 
     assert len(session.entries(before=datetime(2021, 1, 1, tzinfo=UTC))) == 1
     assert len(session.entries(since=datetime(2021, 1, 1, tzinfo=UTC))) == 7
     assert len(session.entries(with_tools=False)) == 4
+    assert len(session.entries(before="2021-01-01")) == 1
+    assert len(session.entries("user", since="2021")) == 3
+
+
+def test_a_limit_gives_the_last_entries_and_messages(session: NativeSession) -> None:
+    assert session.entries(limit=2) == session.entries()[-2:]
+    assert session.messages(limit=1) == session.messages()[-1:]
+    assert (session.messages(limit=0), len(session.messages(limit=99))) == ([], 4)
+
+
+def test_a_system_message_stays_one(session: NativeSession) -> None:
+    session.append_message({"role": "system", "content": "You are the shop's clerk"})
+    session.append_message({"role": "user", "content": "Hello"})
+
+    written = session.entries("system")
+    assert [entry["content"] for entry in written] == ["You are the shop's clerk"]
+    assert session.statistics().user_messages == 2
+    assert [message["role"] for message in session.messages()][-2:] == ["system", "user"]
+
+
+def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    session = NativeHome("~/.claude").create("~/shop")
+
+    assert session.path.parent == tmp_path / ".claude" / "projects" / encode_path(str(tmp_path / "shop"))
 
 
 def test_statistics_count_an_answer_once(session: NativeSession) -> None:
@@ -91,7 +118,7 @@ def test_a_fork_ends_where_it_was_asked_to_and_both_go_on_alone(session: NativeS
     assert [message["role"] for message in fork.messages()] == ["user", "assistant"]
     assert fork.entries()[0]["forkedFrom"] == {"sessionId": session.session_id, "messageUuid": first}
     assert session.message_count() == 4
-    with pytest.raises(KeyError):
+    with pytest.raises(NotFound, match="no such message"):
         session.fork("no such message")
 
 
@@ -110,9 +137,7 @@ def test_after_compaction_the_branch_is_the_summary_and_what_follows(session: Na
 
 @pytest.mark.parametrize("flat", [False, True])
 def test_sub_agents_have_files_of_their_own_in_either_layout(session: NativeSession, flat: bool) -> None:
-    sub = session.sub_agent("a1b2", flat=flat)
-    sub.path.parent.mkdir(parents=True, exist_ok=True)
-    sub.append_message({"role": "user", "content": "Count them"})
+    session.sub_agent("a1b2", flat=flat).append_message({"role": "user", "content": "Count them"})
 
     (found,) = session.sub_agents()
 
@@ -124,17 +149,46 @@ def test_sub_agents_have_files_of_their_own_in_either_layout(session: NativeSess
     assert [message["role"] for message in found.messages()] == ["user"]
 
 
-def test_todos_are_written_and_read_in_both_layouts(home: NativeHome, session: NativeSession) -> None:
-    old = [{"content": "Do it", "status": "pending", "activeForm": "Doing it"}]
-    home.write_todos(session.session_id, old, as_tasks=False)
-    assert home.todos(session.session_id) == old
+TODO = {"content": "Do it", "status": "pending", "activeForm": "Doing it"}
 
-    home.write_todos(session.session_id, [{"subject": "First"}, {"subject": "Second"}])
 
-    assert [(task["id"], task["subject"]) for task in home.todos(session.session_id)] == [
-        ("1", "First"),
-        ("2", "Second"),
+def test_todos_are_written_as_each_version_reads_them(home: NativeHome, session: NativeSession) -> None:
+    name = session.session_id
+
+    home.write_todos(name, [{"subject": "Do it", "activeForm": "Doing it"}], as_tasks=False)
+    assert home.todos(name) == [TODO]
+
+    home.write_todos(name, [TODO | {"priority": "high"}, {"subject": "Then that", "blockedBy": ["1"], "owner": "me"}])
+
+    task = {"id": "1", "subject": "Do it", "description": "Do it", "status": "pending", "blocks": [], "blockedBy": []}
+    assert home.todos(name) == [
+        task | {"activeForm": "Doing it", "priority": "high"},
+        task | {"id": "2", "subject": "Then that", "description": "Then that", "blockedBy": ["1"], "owner": "me"},
     ]
+
+
+def test_a_shorter_list_of_todos_leaves_nothing_of_the_longer_one(home: NativeHome, session: NativeSession) -> None:
+    name = session.session_id
+    home.write_todos(name, [{"subject": "First"}, {"subject": "Second"}, {"subject": "Third"}])
+
+    home.write_todos(name, [{"subject": "Only", "status": "completed"}])
+
+    folder = home.path / "tasks" / name
+    assert [todo["subject"] for todo in home.todos(name)] == ["Only"]
+    assert sorted(path.name for path in folder.iterdir()) == [".highwatermark", "1.json"]
+    assert (folder / ".highwatermark").read_text() == "3"  # the next task gets a new number
+    with pytest.raises(UsageError, match="same id"):
+        home.write_todos(name, [{"id": "2"}, {"subject": "Second"}])
+
+
+def test_a_sub_agent_has_todos_of_its_own(home: NativeHome, session: NativeSession) -> None:
+    home.write_todos(session.session_id, [{"subject": "Delegate"}])
+
+    home.write_todos(session.session_id, [{"content": "Count", "status": "in_progress"}], agent_id="a753668")
+
+    (todo,) = home.todos(session.session_id, agent_id="a753668")
+    assert (todo["content"], todo["status"]) == ("Count", "in_progress")
+    assert [todo["subject"] for todo in home.todos(session.session_id)] == ["Delegate"]
 
 
 def test_empty_files_and_orphans_are_listed_and_removed_and_nothing_outside(
@@ -154,8 +208,26 @@ def test_empty_files_and_orphans_are_listed_and_removed_and_nothing_outside(
     assert [path.name.partition("-agent-")[0] for path in home.orphaned_todos()] == [empty.session_id]
     assert session.path.exists()
     for outside in (tmp_path / "x", home.path / ".." / "x", Path("/etc/passwd")):
-        with pytest.raises(ValueError, match="Not below"):
+        with pytest.raises(UsageError, match="Not below"):
             home.remove([outside])
+
+
+def test_a_reset_takes_flat_sub_agents_and_their_todos_with_it(
+    home: NativeHome, session: NativeSession, tmp_path: Path
+) -> None:
+    for flat in (True, False):
+        session.sub_agent("a4fb8ae", flat=flat).append_message({"role": "user", "content": "Count them"})
+    home.write_todos(session.session_id, [TODO], as_tasks=False)
+    home.write_todos(session.session_id, [TODO], agent_id="a4fb8ae")
+    home.write_todos(session.session_id, [TODO])
+    (home.path / "session-env" / session.session_id).mkdir(parents=True)
+    elsewhere = home.create(tmp_path / "elsewhere")
+    elsewhere.append_message({"role": "user", "content": "Stay"})
+
+    home.reset(tmp_path, lambda paths: True)
+
+    assert [path for path in home.path.rglob("*") if path.is_file()] == [elsewhere.path]
+    assert not (home.path / "session-env" / session.session_id).exists()
 
 
 def test_a_reset_asks_and_a_dry_run_only_lists(home: NativeHome, session: NativeSession, tmp_path: Path) -> None:
@@ -202,12 +274,37 @@ def test_a_long_name_leads_back_too(tmp_path: Path) -> None:
     assert list(decode_path(encode_path(str(deep)), tmp_path.resolve())) == [deep]
 
 
-def test_names_from_outside_never_leave_the_home(home: NativeHome) -> None:
+def test_names_from_outside_never_leave_the_home(home: NativeHome, session: NativeSession) -> None:
     for name in ("../x", "", "a/b"):
-        with pytest.raises(ValueError, match="Not a UUID"):
+        with pytest.raises(UsageError, match="Not a UUID"):
             home.write_todos(name, [])
-        with pytest.raises(KeyError):
+        with pytest.raises(NotFound, match="No session with this id"):
             home.session(name)
+    with pytest.raises(UsageError, match="Not the id of a sub-agent"):
+        home.write_todos(session.session_id, [], agent_id="../x")
+    with pytest.raises(UsageError, match="Not the id of a sub-agent"):
+        session.sub_agent("../x")
+
+
+def test_what_there_is_not_and_what_is_no_message_are_errors_with_a_hint(
+    home: NativeHome, session: NativeSession
+) -> None:
+    mistakes = [
+        lambda: session.append_message({"role": "user"}),
+        lambda: session.append_message({"role": "robot", "content": "x"}),
+        lambda: home.session("nope"),
+        lambda: session.fork("nope"),
+        lambda: session.get("nope"),
+        lambda: session.ancestry("nope"),
+        lambda: home.create("/x", "nope"),
+        lambda: session.entries(since="the day before"),
+    ]
+
+    for mistake in mistakes:
+        with pytest.raises(RecollectError) as error:
+            mistake()
+        assert error.value.hint
+    assert len(session.entries()) == 7
 
 
 def test_the_twin_does_the_same_without_waiting(home: NativeHome, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_answer_keeps_to_its_schema(run: Run, command: str, query: str) -> N
     answer = printed(run, command, query)
 
     assert breaches(SCHEMAS["search"], answer) == []
-    assert list(answer) == ["query", "took_ms", "total", "hits", "suggestion"]
+    assert list(answer) == ["query", "took_ms", "total", "total_is_least", "hits", "suggestion"]
 
 
 def test_an_explained_answer_says_why(run: Run) -> None:
@@ -289,3 +289,21 @@ def test_an_event_is_opened_by_either_end_of_its_uid(run: Run) -> None:
     assert run("show", "edits-1", "--at", uid[-3:]).exit_code == 4
     assert run("show", "edits-1", "--at", "zzzzzz").exit_code == 4
     assert run("show", "edits-1", "--at", "%%%%%%").exit_code == 4
+
+
+def test_a_number_after_n_is_the_limit_and_any_other_word_is_searched_for(run: Run) -> None:
+    assert len(printed(run, "search", "walrus", "-n", "1")["hits"]) == 1
+    assert printed(run, "search", "walrus", "-n", "1")["query"] == "walrus"
+    assert printed(run, "search", "walrus", "-n")["query"] == "walrus -n"
+
+
+def test_a_total_of_more_events_than_are_looked_at_says_at_least(tmp_path: Path, home: Home) -> None:
+    for number in range(45):
+        home.write(f"s{number}", *(event(f"s{number}", place, text=f"a walrus {place}") for place in range(50)))
+    sweep(tmp_path / "store", home).close()
+
+    answer = json.loads(CliRunner().invoke(main, ["search", "walrus", "--json"]).stdout)
+    shown = CliRunner().invoke(main, ["search", "walrus"]).stdout
+
+    assert answer["total_is_least"]
+    assert f"10 of at least {answer['total']} sessions" in shown

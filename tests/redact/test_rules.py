@@ -131,6 +131,21 @@ def test_what_an_attacker_found_is_hidden(redactor: Redactor, text: str) -> None
         'jwt.sign(payload, "HS256"); createHmac("sha256", "secret"); HEX_PAT = "[0-9A-F]{1,4}"',
         "password || 'undefined', token ?? 'none'",
         "t('WELCOME_KEY', 'Hello World, 2 new messages'); CACHE_KEY=Abc123Def456x",
+        "4\t- 1Password\n5\t- x\n6\tSee `docs/SETUP-2.md` for:\n",
+        '10\tfunction login(\n11\t  email,\n12\t  password\n13\t) {\n14\t  return fetch("/v1/login?x=2", {email})\n15\t}\n',  # noqa: E501
+        "     1→  password,\n     2→  return post(`/v1/login?x=2`, {email}),\n",
+        "secrets.py:7:import re\ntokens.ts-8-export:9\ncredentials.py:24:_URL_2 = 'https://x.test'",
+        "First token: TTFT=1234ms, secret: `ACCOUNT_SID=AC1a2b3c4d5e6f7a8b9c0d1e`",
+        "password_encryption = scram-sha-256\ntoken_algorithm: RS-256-pss2\nsecret_namespace='oauth2:secrets#ns1'",
+        "Set `ACME_API_KEY`, `ACME_CHAT_MODEL=acme-4.6-air` and `ACME_PUBLISHABLE_KEY=pk_acme_51NzQr3LkH8mPqR3nT5w`",
+        "x{Tokens: &acme.TokenUsage{}, RedactSecrets: !noRedactSecrets2, Secret: *resp.JSON200.Key, APIKey: AcmeAPIKey}",  # noqa: E501
+        'b := []byte("secret: "+highEntropySecret2), "S3_ACCESS_KEY="+utils.Config.S3AccessKey2,',
+        "credentials._private_key_pkcs12 = pkcs12_val\n{'private_key': self._key_pkcs8_pem, 'secretKey': secretKey1}",
+        '| Shadow branch | PASS (`acme/a23136d`) |\n- All tests pass: `make test -- -run "TestOne|TestTwo2"`',
+        "branch.20260206-secrets-redaction.merge=refs/heads/20260206-secrets-redaction",
+        'url = "postgres://user:(password|pass)@host"; s#(postgres://[^:]+:)[^@]+@#x#; http://userName:userPassword@10.0.0.1',
+        "login / password\nutils.py:243: login_i = 0; ${DB_PASSWORD:?DB_PASSWORD must be set}; secret = `test-key-2-${v4()}`",  # noqa: E501
+        'credentials.with_quota_project(\'myproject-123\'); "password_forgot": "Forgot Password?"',
     ],
 )
 def test_what_looks_like_it_stays(redactor: Redactor, text: str) -> None:

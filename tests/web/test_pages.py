@@ -1,5 +1,6 @@
 """Every page in a real browser: it shows what it should, and does nothing else."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
+from recollect.web import session
+from recollect.web.pages import Params
 from tests.conftest import SHARED, swept
 from tests.faults.rig import IS_SOAK
 from tests.logs import CLAUDE, claude_answer, claude_call, claude_result, claude_user, lines, session_id
@@ -317,3 +320,19 @@ def test_what_an_agent_writes_appears_while_one_reads_and_the_place_is_kept(brow
         assert page.evaluate("scrollY") == before
         watched.check()
         page.close()
+
+
+def test_a_page_of_a_very_long_session_holds_only_what_it_shows(tmp_path: Path) -> None:
+    long = session_id(77)
+    records = [claude_answer(long, number, f"answer {number}") for number in range(1, 20_001)]
+    CLAUDE.write(tmp_path / "home", lines(records), long)
+    with swept(tmp_path / "store", f"claude={tmp_path / 'home'}") as memory:
+        memory.sessions()  # opens what every page needs
+        tracemalloc.start()
+        for query in ({}, {"at": "19990"}, {"page": "5"}, {"view": "cost"}, {"find": "answer 17"}):
+            shown = session.session(memory, Params({"uid": long}, query))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert len(shown["found"]) == 100
+    assert peak < 8_000_000

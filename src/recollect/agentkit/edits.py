@@ -137,6 +137,11 @@ _MOVE = re.compile(r"\A\s*\*\*\* Move to: (.+?)\s*$", re.MULTILINE)
 _HUNK = re.compile(r"^@@ ?(.*)$", re.MULTILINE)
 
 
+def patched_paths(patch: str) -> list[str]:
+    """The files that a patch names, in its order; a file that it moves by its old name."""
+    return [path for _, path in _FILE.findall(patch)]
+
+
 def parse_patch(patch: str) -> Iterator[FileChange]:
     """The changes of a patch, in its order."""
     patch = patch[max(0, patch.find(BEGIN)) :]

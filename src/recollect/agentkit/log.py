@@ -8,6 +8,7 @@ of a log that its agent compressed with zstd when it was done with it.
 import hashlib
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import fdopen
 from typing import Any, BinaryIO
@@ -26,7 +27,8 @@ from recollect.agentkit.lines import (
     fingerprint,
     salvage,
 )
-from recollect.agentkit.protocol import BadLine, Checkpoint, Cursor, EventRecord, Record, Skipped, Source
+from recollect.agentkit.protocol import BadLine, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Skipped, Source
+from recollect.agentkit.values import parse_time_ms
 
 # Zeros pack 32,000 to one: what this many bytes hold at most is unpacked at once.
 PIECE_BYTES = 1024
@@ -109,6 +111,13 @@ class _Unpacked(io.RawIOBase):
 
 
 NOTHING: Sequence[Record] = ()
+# The end of a line that Recollect wrote itself: agents take no notice of a field that they do not know.
+REBUILT = b',"recollect":true}'
+
+
+def as_rebuilt(log: bytes) -> bytes:
+    """A log with each line marked as written by Recollect."""
+    return b"".join(line[:-2] + REBUILT + b"\n" for line in log.splitlines(keepends=True))
 
 
 class Unreadable(ValueError):
@@ -209,6 +218,12 @@ def read_log(reader: LineReader, log: Log) -> Iterator[Record]:
             records = read(offset, raw)
         except MALFORMED:
             records = log.read_damaged(number, offset, raw)
+        if raw.endswith(REBUILT):
+            for record in records:
+                if isinstance(record, EventRecord):
+                    record.is_rebuilt = True
+                elif isinstance(record, SessionInfo):
+                    record.born_ms = None  # the file is younger than what it was made of
         del raw  # it may be large, and what is yielded is worked on before the next line is read
         if records:
             yield from records
@@ -233,6 +248,20 @@ def read_rewritten(
     if cursor is None or cursor.head != head:
         yield from read(source, content)
         yield Checkpoint(Cursor(offset=len(content), head=head), content.count(b"\n") or 1, len(content))
+
+
+_MOMENT = re.compile(
+    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)|(?<![\d.])\d{10}(?:\d{3})?(?![\d.])"
+)
+
+
+def moments_in(source: Source) -> set[int]:
+    """Every moment that a log names, in ms, but for what Recollect wrote itself."""
+    make = PackedLineReader if source.path.suffix == ".zst" else LineReader
+    lines = (raw for *_, raw in make(source, None) if not raw.endswith(REBUILT))
+    moments = {text.decode() for raw in lines for text in _MOMENT.findall(raw)}
+    given = (int(text.ljust(13, "0")) if text.isdecimal() else parse_time_ms(text) for text in moments)
+    return {moment for moment in given if moment is not None}
 
 
 def parse_document(content: bytes) -> Any:

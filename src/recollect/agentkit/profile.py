@@ -24,6 +24,7 @@ class AgentProfile(NamedTuple):
     start_command: tuple[str, ...] = ()  # begins a session; `{prompt}` is the first prompt
     resume_command: tuple[str, ...] = ()  # continues a session in its folder; `{id}` is its native id
     fork_command: tuple[str, ...] = ()  # continues a copy of it, which leaves the session as it is
+    log_folders: tuple[str, ...] = ()  # of the agent's home, with the files of its sessions
     instructions_file: str = "AGENTS.md"  # of a project, read at the start of a session
     sdk_module: str | None = None  # reads what the agent's SDK hands over to a session store
     tone: int | None = None  # which of the page's eight colours is its own

@@ -72,7 +72,10 @@ class EventRecord(msgspec.Struct, gc=False):
     `native_id` and `block` make the event_uid. `position` orders the events of a lane, in whatever order files arrive.
     `parent_native_id` is the native id of the event (block 0) it follows; ingest links a record's later blocks to the
     block before. An agent's copy of the record in another session has the same `copy_key` (default: native_id). A later
-    reading may replace `is_provisional` events: a message still being streamed, a file that is rewritten.
+    reading may replace `is_provisional` events: a message still being streamed, a file that is rewritten. An event
+    `is_clamped` if its log has it behind later ones: its position in another file is the better one. If it `may_repeat`
+    and says the same as an event of its session and time, it is a copy of that. `is_rebuilt`: Recollect wrote it from
+    what it had stored; where that is still held, the record is not read.
     """
 
     native_session_id: str
@@ -102,6 +105,9 @@ class EventRecord(msgspec.Struct, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
     metadata: Mapping[str, Any] | None = None
+    is_clamped: bool = False
+    may_repeat: bool = False
+    is_rebuilt: bool = False
 
 
 @dataclass(slots=True)
@@ -135,7 +141,7 @@ class Usage:
 class CostTotal:
     """The agent's own running total of money, sub-agents included.
 
-    A fork that continues its parent's total has the same `ledger`.
+    `ledger` is when it began to count, in ms: a fork that continues its parent's total has the same.
     """
 
     native_session_id: str

@@ -3,11 +3,13 @@
 An agent without such a module can only be read. Whoever writes a draft has shown the user what it is, and asked.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from recollect.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG
+from recollect.amounts import plural
+from recollect.kinds import ASSISTANT_MSG, FILES_LANE, HISTORY_LANE, KIND_FAMILY, TOOL_CALL, USER_MSG
 from recollect.schema import Event, Session
 
 Item = tuple[Event, dict[str, Any]]  # an event and its payload
@@ -51,6 +53,11 @@ class Step(NamedTuple):
             return "\n".join(part for part in parts if isinstance(part, str))
         return output if isinstance(output, str) else str(output or "")
 
+    @property
+    def uids(self) -> list[str]:
+        """Its events."""
+        return [event.event_uid for event, _ in ((self.event, {}), *([self.result] if self.result else ()))]
+
 
 def steps_of(items: Sequence[Item]) -> list[Step]:
     """The conversation of a session: what was said, and each call with its result. Rewound parts are left out."""
@@ -65,6 +72,15 @@ def steps_of(items: Sequence[Item]) -> list[Step]:
         if (event.kind in messages and isinstance(payload.get("text"), str) and payload["text"].strip())
         or (event.kind in KIND_FAMILY[TOOL_CALL] and event.role == "assistant" and event.call_id)
     ]
+
+
+def losses_of(items: Sequence[Item], written: Collection[str]) -> tuple[str, ...]:
+    """What a file lacks of a session's events, given the uids of those it has."""
+    lanes, kinds = (FILES_LANE, HISTORY_LANE), Counter[str]()
+    for event, _ in items:
+        if event.event_uid not in written and event.lane not in lanes:
+            kinds["rewound" if event.is_abandoned else event.kind] += 1
+    return tuple(f"{plural(count, 'event')} ({kind})" for kind, count in sorted(kinds.items()))
 
 
 class Writeback(Protocol):

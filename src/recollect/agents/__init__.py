@@ -7,11 +7,13 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
+from itertools import takewhile
 
 from recollect.errors import NotFound
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 if TYPE_CHECKING:  # a search loads the profiles only
+    from collections.abc import Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -117,9 +119,9 @@ def live_sessions(agent: str, home: "Path") -> dict[str, tuple[int, str]]:
     return found
 
 
-def fork_words(agent: str, native_session_id: str) -> list[str]:
+def fork_words(agent: str, native_session_id: str, path: str | None = None) -> list[str]:
     """The agent's own command that continues a copy of a session, word by word; empty if it has none."""
-    return [word.replace("{id}", native_session_id) for word in profile_of(agent).fork_command]
+    return _words(agent, profile_of(agent).fork_command, native_session_id, path)
 
 
 def session_variables() -> tuple[str, ...]:
@@ -136,20 +138,53 @@ def _profiles() -> "list[AgentProfile]":
     return [get_adapter(agent).profile for agent in BUILT_IN]
 
 
-def resume_words(agent: str, native_session_id: str) -> list[str]:
-    """The agent's own command that continues a session, word by word; empty if it has none."""
+def resume_words(agent: str, native_session_id: str, path: str | None = None) -> list[str]:
+    """The agent's own command that continues a session, word by word; empty if it has none.
+
+    `path` is a file of the session. If it is in another home than the agent's usual one, the first word names that home
+    as a shell does: `VARIABLE=/path`.
+    """
     try:
         words = get_adapter(agent).profile.resume_command
     except NotFound:
         return []  # of an agent that is not installed any more
-    return [word.replace("{id}", native_session_id) for word in words]
+    return _words(agent, words, native_session_id, path)
 
 
-def resume_command(agent: str, native_session_id: str) -> str | None:
-    """The same as a line for a shell."""
-    words = resume_words(agent, native_session_id)
+def _words(agent: str, words: "tuple[str, ...]", native_session_id: str, path: str | None) -> list[str]:
+    """A command with an id in it; empty for an id, which any log can claim, that the agent would take for an option."""
+    if native_session_id.startswith("-"):
+        return []
+    home = _other_home(agent, path) if words and path else None
+    named = [f"{get_adapter(agent).home_variable}={home}"] if home else []
+    return [*named, *(word.replace("{id}", native_session_id) for word in words)]
+
+
+@cache
+def _usual_home(agent: str) -> str:
+    return os.path.realpath(os.path.expanduser(get_adapter(agent).home))
+
+
+def _other_home(agent: str, path: str) -> str | None:
+    """The home that a session's file is in; None for the usual one, and for one of another machine."""
+    folders = profile_of(agent).log_folders
+    home = next((head for name in folders if (head := path.rpartition(f"/{name}/")[0])), os.path.dirname(path))
+    is_here = bool(folders) and os.path.isdir(os.path.dirname(home))
+    return home if is_here and home != _usual_home(agent) else None
+
+
+def shell_line(words: "Sequence[str]") -> str:
+    """A command as a line for a shell; first words that set variables stay assignments."""
     if all(word.isascii() and word.replace("-", "").isalnum() for word in words):
-        return " ".join(words) or None
+        return " ".join(words)
     import shlex  # hardly any id needs quotes
 
-    return shlex.join(words)
+    named = [word.partition("=") for word in takewhile(lambda word: "=" in word, words)]
+    line = [*(f"{name}={shlex.quote(value)}" for name, _, value in named), shlex.join(words[len(named) :])]
+    return " ".join(line)
+
+
+def resume_command(agent: str, native_session_id: str, path: str | None = None) -> str | None:
+    """The command that continues a session as a line for a shell; None if there is none."""
+    words = resume_words(agent, native_session_id, path)
+    return shell_line(words) if words else None

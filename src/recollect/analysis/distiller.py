@@ -171,6 +171,8 @@ def _part_of(subject: Subject, responses: Sequence[Response]) -> Subject:
 def _lessons(
     session: Pending, subject: Subject, trace: Trace, payloads: Payloads, responses: Sequence[Response]
 ) -> Lessons:
+    if session.session_class == schema.WARM_UP:
+        return Lessons()
     is_human = session.session_class != schema.SUB_AGENT
     return derive(Material(subject, session.agent, is_human, trace, payloads, responses))
 
@@ -219,7 +221,7 @@ def distil(
         digest=digest,
         signals=part.signals,
         line=_line(digest) if session_class == schema.SUB_AGENT else "",
-        activity=activity_of(subject, part.hours, used),
+        activity=activity_of(subject, part.minutes, used),
         tools=part.tools,
         commands=part.commands,
         raw_tokens=part.all_bytes // BYTES_OF_TOKEN,
@@ -239,7 +241,8 @@ def _line(digest: Digest) -> str:
     """What a sub-agent was for and how it went."""
     asked = digest.requests[0].text if digest.requests else digest.title or "no request"
     answer = f" → {digest.final_answer.text}" if digest.final_answer else ""
-    line = f"[{digest.outcome.outcome}] {shortened(asked, LINE_CHARS // 2)}{_edited(digest)}{answer}"
+    outcome = digest.outcome.outcome if digest.outcome.stopped_by is None else f"stopped: {digest.outcome.stopped_by}"
+    line = f"[{outcome}] {shortened(asked, LINE_CHARS // 2)}{_edited(digest)}{answer}"
     return shortened(line, LINE_CHARS)
 
 

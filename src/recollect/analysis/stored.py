@@ -24,7 +24,7 @@ def find_digest(store: Store, session: Session) -> Digest:
 def find_exchanges(store: Store, session: Session, rules: ExchangeRules) -> list[Exchange]:
     """The exchanges of a session whose events are held; those that were dropped before them count."""
     key = SessionKey(session.agent, session.native_session_id)
-    steps = [step for stored in store.steps.read([key]) for step in stored.steps if step.lane != FILES_LANE]
+    steps = [step for step in store.steps.of(key) if step.lane != FILES_LANE]
     payloads = store.steps.payloads(key, steps)
     pairs = ((step, payloads[step.event_uid]) for step in steps)
     return list(cut(session.session_uid, pairs, rules, store.digests.dropped_requests(*key)))

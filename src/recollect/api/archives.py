@@ -1,8 +1,8 @@
 """Sessions as documents: writing them, and finding the documents of a session."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ class Archives:
         both. Raises RecollectError if the extra that HTML needs is not installed.
         """
         detail = Detail(tools, diffs, self._settings.archive_message_chars)
-        return render(self._store, session, format, detail, _today())
+        return render(self._store, session, format, detail, _now().date())
 
     def write(
         self,
@@ -69,12 +69,14 @@ class Archives:
         *,
         tools: bool = False,
         diffs: bool = False,
+        name: str | None = None,
     ) -> Path:
         """Write a session into a folder as `2026-11-15-its-title.md`; returns the path, which the store remembers.
 
-        Never overwrites a file and never follows a link; a document with the same content is not written twice.
+        Never overwrites a file and never follows a link; a document with the same content is not written twice. `name`
+        takes the place of the title, and the present moment that of the session's last day.
         """
-        return Path(self.write_all([session], folder, format, tools=tools, diffs=diffs)[0].path)
+        return Path(self.write_all([session], folder, format, tools=tools, diffs=diffs, name=name)[0].path)
 
     def write_all(
         self,
@@ -84,13 +86,16 @@ class Archives:
         *,
         tools: bool = False,
         diffs: bool = False,
+        name: str | None = None,
         progress: Progress = silent,
     ) -> list[Archive]:
         """Write each of these sessions into a folder, as `write` does."""
-        written = []
+        written, detail = [], Detail(tools, diffs, self._settings.archive_message_chars)
         for number, session in enumerate(sessions, start=1):
-            content = self.render(session, format, tools=tools, diffs=diffs).encode("utf-8", "replace")
-            path = write_new(Path(folder).absolute(), document_name(session, _today(), format), content)
+            now = _now() if name else _now().date()
+            titled = replace(session, title=name, ended_at=None) if name else session
+            content = render(self._store, titled, format, detail, now).encode("utf-8", "replace")
+            path = write_new(Path(folder).absolute(), document_name(titled, now, format), content)
             row = self._store.archives.put(_key(session), str(path), format)
             written.append(Archive(session.session_uid, row.path, row.format, rfc3339(row.made_ms) or ""))
             progress("archiving", number, len(sessions))
@@ -128,5 +133,5 @@ def _key(session: Session) -> SessionKey:
     return SessionKey(session.agent, session.native_session_id)
 
 
-def _today() -> date:
-    return datetime.now().astimezone().date()
+def _now() -> datetime:
+    return datetime.now().astimezone()

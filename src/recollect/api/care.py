@@ -13,7 +13,7 @@ from recollect.agentkit.source import Source
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
-from recollect.store import MEMORY_NAME, ballast, is_full, open_for_reading, open_store, sweep_lock
+from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from recollect.care import Finding, RepairReport, RestoreReport, Schedule
+    from recollect.config import Settings
     from recollect.watch import Attempt
 
 
@@ -49,11 +50,11 @@ def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedT
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
-    """Drop the ballast of a store whose disk is full: without it, nothing could even be deleted."""
+    """Drop the ballast of a store whose disk is nearly full: without it, nothing could even be deleted."""
     refuse_in_group()
     path = load_settings(folder).folder
-    if path.exists() and is_full(path):
-        ballast.drop(path)
+    if path.exists():
+        ballast.drop_if_needed(path)
 
 
 def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> None:
@@ -147,14 +148,15 @@ def repair(
     settings = load_settings(folder, roots)
     planned = care.plan_repair(care.inspect_store(settings, progress).faults)
     if not planned.steps:
-        return care.RepairReport(notes=_finish_forgetting(settings.folder))
+        return care.RepairReport(notes=_finish_forgetting(settings))
     if confirm:
         confirm(planned.steps)
     return care.apply_repair(settings, planned, progress)
 
 
-def _finish_forgetting(folder: Path) -> list[str]:
+def _finish_forgetting(settings: Settings) -> list[str]:
     """Finish an interrupted forget; returns lines for the report."""
+    folder = settings.folder
     if not (folder / MEMORY_NAME).exists():
         return []
     with open_store(folder) as store:
@@ -162,7 +164,7 @@ def _finish_forgetting(folder: Path) -> list[str]:
         if not count:
             return []
         with sweep_lock(folder):
-            forget.finish_forgetting(store)
+            forget.finish_forgetting(store, settings.rules, settings.domains)
             store.checkpoint()
         if store.tombstones.unfinished():
             raise StoreUnwritable(f"Cannot finish an interrupted forget now: {folder}", forget.FINISHES_FORGETTING)

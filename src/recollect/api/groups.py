@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,9 @@ import orjson
 
 from recollect import api, groups, recall
 from recollect.agentkit.runner import HomeSettings, Task
-from recollect.agents import find_writeback, fork_words, get_adapter, live_sessions, resume_words
+from recollect.agents import find_writeback, fork_words, get_adapter, live_sessions, resume_words, shell_line
 from recollect.clock import rfc3339
-from recollect.config import agent_environment
+from recollect.config import agent_environment, group_variables
 from recollect.errors import Busy, NotFound, Unsupported, UsageError
 from recollect.groups import (
     Bookmark,
@@ -32,7 +31,8 @@ from recollect.groups import (
 )
 from recollect.ingest import Protection
 from recollect.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
-from recollect.store import MAIN_GROUP
+from recollect.shared_folder import HISTORY_NAME
+from recollect.store import LAST_CHANGE, MAIN_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -130,9 +130,18 @@ class Groups:
         names = [group] if group else [known.name for known in self.all()]
         return sorted((mark for name in names for mark in self.sessions(name).history()), key=lambda mark: -mark.id)
 
-    def mounts(self, name: str) -> list[Mount]:
-        """The host's folders and files that a sandbox of this group mounts, where, and whether it may write there."""
-        return groups.mounts_of(self._folder, self.get(name))
+    def mounts(self, name: str, settings: HomeSettings | None = None) -> list[Mount]:
+        """The host's folders and files that a sandbox of this group mounts, where, and whether it may write there.
+
+        All of them are there on return, and the agent's home has what `run` gives it: `settings` if it is new, and the
+        group's skills.
+        """
+        group = self.get(name)
+        if self._store.group is None:
+            groups.prepare_home(group, group.agent, Path(group.home), settings or HomeSettings())
+            Path(group.conversations).mkdir(parents=True, exist_ok=True)
+            self.write_snapshots(name)
+        return groups.mounts_of(self._folder, group)
 
     def paragraph(self, name: str) -> tuple[Path, str]:
         """The instructions file of the group's agent, and its text with the paragraph on past conversations."""
@@ -150,29 +159,83 @@ class Groups:
     def _clear(self, name: str, group: str | None, request: Request | None = None) -> Cleared:
         self._catch_up()
         sessions = self.sessions(group)
-        find, write = self._memory.session, self._memory.archives.write
-        done = groups.clear_session(self.get(sessions.group), sessions, name, find, write, _answer_of(request))
+        asked = {"action": "clear", "name": sessions.clean(name)}
+        if sessions.get() is None and (last := self._last(sessions.group, asked)):
+            marks = [mark for mark in sessions.history() if mark.session_uid == last["session_uid"]]
+            if marks:
+                return groups.Cleared(marks[0], last["archive"], was_done=True)
+        group_, find, archives = self.get(sessions.group), self._memory.session, self._memory.archives
+
+        def write(session: Session, folder: Path, name: str) -> Path:
+            return archives.write(session, folder, name=name)
+
+        done = groups.clear_session(group_, sessions, name, find, write, _answer_of(request, asked))
         self.write_snapshots(sessions.group)
         return done
 
-    def resume(self, target: str, group: str | None = None, *, save_as: str | None = None) -> Resumed:
-        """Make a bookmarked session, named by its number or name, the active one and drop its bookmark.
+    def is_bookmark(self, target: str, group: str | None = None) -> bool:
+        """Whether `resume` would take this name; also if it just did. Raises Ambiguous if several have it."""
+        sessions = self.sessions(group)
+        asked = {"action": "resume", "target": target, "save_as": None}
+        return sessions.find(target) is not None or self._last(sessions.group, asked) is not None
+
+    def resume(self, target: str | int, group: str | None = None, *, save_as: str | None = None) -> Resumed:
+        """Make a bookmarked session, named by its number, name or archive, the active one and drop its bookmark.
 
         `save_as` bookmarks the session active now. Raises NotFound or Ambiguous; then nothing changes.
         """
-        return self._resume(target, group, save_as)
+        return self._resume(str(target), group, save_as)
 
     def _resume(self, target: str, group: str | None, save_as: str | None, request: Request | None = None) -> Resumed:
         sessions = self.sessions(group)
-        done = groups.resume_session(self.get(sessions.group), sessions, target, save_as, _answer_of(request))
-        self.write_snapshots(sessions.group)
-        return done
+        asked = {"action": "resume", "target": target, "save_as": save_as}
+        last, is_there = self._last(sessions.group, asked), sessions.find(target) is not None
+        if last and not is_there and sessions.get() == last["session_uid"]:
+            done = groups.Resumed(sessions.group, last["session_uid"], last["name"], last["saved_as"], was_done=True)
+        else:
+            done = groups.resume_session(
+                self.get(sessions.group), sessions, target, save_as, _answer_of(request, asked)
+            )
+            self.write_snapshots(sessions.group)
+        return self._continued(done)
+
+    def _last(self, group: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What the last change of a group did, if it was asked for in the same words."""
+        last = orjson.loads(self._store.groups.answer(group, LAST_CHANGE) or "{}")
+        return last if last.get("asked") == asked else None
+
+    def _continued(self, resumed: Resumed) -> Resumed:
+        """The same with the command that continues the session where it worked: in its group, with its group's home."""
+        key, group = key_of(resumed.session_uid), self.get(resumed.group)
+        session = self._store.sessions.find_named(*key)
+        path = session.path if session else None
+        if path is None and resume_words(*key):  # not stored yet: where the group's agent would have it
+            path = str(home_of(self._store, self._folder, group.name, key.agent) / "session")
+        words = resume_words(*key, path)
+        if words and group.name != MAIN_GROUP:
+            words = [f"{name}={value}" for name, value in group_variables(group.name, group.ipc).items()] + words
+        cwd = session.cwd if session and session.cwd and Path(session.cwd).is_dir() else group.path
+        return replace(resumed, cwd=cwd, resume_command=shell_line(words) if words else None)
+
+    def archive(self, session: Session) -> str | None:
+        """Write a session into its group's conversations, as `clear` does; None for one of `main`."""
+        if session.group == MAIN_GROUP:
+            return None
+        folder = self.get(session.group).conversations
+        return str(self._memory.archives.write(session, folder, name=session.title or session.native_session_id))
 
     def write_snapshots(self, name: str, tasks: Sequence[Any] = ()) -> None:
         """Write what the group's agent may know into its IPC folder; `tasks` is what the host adds."""
         group = self.get(name)
         shown = self.all() if name == MAIN_GROUP else [group]
         groups.write_snapshots(groups.Snapshot(group, shown, self.sessions(name).history(), self._todos(group), tasks))
+
+    def renew_snapshots(self) -> None:
+        """Write the snapshots of all groups that have had any."""
+        for group in self.all():
+            with suppress(UsageError):  # a sandbox may have put something else in the folder's place
+                if Path(group.ipc).is_dir():
+                    self.write_snapshots(group.name)
 
     def _todos(self, group: Group) -> list[str]:
         try:
@@ -182,15 +245,24 @@ class Groups:
         return [todo.text for todo in digest.open.todos]
 
     def serve(self, name: str) -> list[Answered]:
-        """Answer the requests that wait in a group's IPC folder, each with the group's own rights."""
+        """Answer the first requests that wait in a group's IPC folder, with the group's own rights.
 
+        The others wait for the next call, so that every group has its turn. Raises UsageError for a folder that is
+        none.
+        """
         group = self.get(name)
         if not groups.has_requests(group):
             return []
+        if not (Path(group.ipc) / HISTORY_NAME).exists():  # a sweep that finished forgetting deleted them
+            self.write_snapshots(name)
         self._catch_up()
+        rules, named = self._memory.settings.redaction, self._store.named_values.all()
+        redactor = Protection(self._folder, rules, named).redactor()
         with api.open_memory(self._folder, group=name) as memory:
-            known = memory._store.groups.answer
-            return groups.answer_requests(group, lambda request: known(name, request), memory.groups._execute)
+            known, execute = memory._store.groups.answer, memory.groups._execute
+            mounts = groups.mounts_of(self._folder, group)
+            host = groups.Host(partial(known, name), execute, redactor.payloads, mounts)
+            return groups.answer_requests(group, host)
 
     def _execute(self, request: Request) -> Mapping[str, Any]:
         fields, name = request.fields, self.current()
@@ -202,8 +274,11 @@ class Groups:
                 "archive": cleared.archive,
             }
         if request.action == "resume":
-            resumed = self._resume(fields["target"], name, fields.get("save_as"), request)
+            resumed = self._resume(str(fields["target"]), name, fields.get("save_as"), request)
             return {"session_uid": resumed.session_uid, "name": resumed.name, "saved_as": resumed.saved_as}
+        if request.action == "archive":
+            session = self._memory.session(fields.get("session") or self.sessions(name).require())
+            return {"session_uid": session.session_uid, "archive": self.archive(session)}
         if request.action == "list":
             return groups.bookmark_history(self.get(name), self.sessions(name).history())
         limit = fields.get("limit") or 5
@@ -275,7 +350,11 @@ class Groups:
         the agent keeps such files. Raises UsageError for an agent that forks whole sessions only.
         """
         if at is None:
-            return Forked(session.session_uid, None, shlex.join(fork_words(session.agent, session.native_session_id)))
+            words = fork_words(session.agent, session.native_session_id, session.path)
+            if not words:
+                brief = f"begin a new session with `recollect digest {session.argument} --for-agent`"
+                raise NotFound(f"Cannot fork a session of this agent, or with this id: {session.session_uid}", brief)
+            return Forked(session.session_uid, None, shell_line(words))
         self._store.refuse_in_group()
         event = next(item.event for item in self._memory.window(session, at, 0) if item.is_asked_for)
         source = next((Path(item.path) for item in session.sources if not item.source_gone_at), None)
@@ -286,9 +365,9 @@ class Groups:
                 raise Unsupported(f"Recollect cannot write sessions of this agent: {session.agent}")
             new_id = writeback.fork(source, event.native_id)
         except Unsupported as error:
-            brief = f"`recollect digest {session.native_session_id} --for-agent`"
+            brief = f"`recollect digest {session.argument} --for-agent`"
             raise UsageError(error.message, f"leave out `--at`, or begin a new session with {brief}") from None
-        return Forked(session.session_uid, new_id, shlex.join(resume_words(session.agent, new_id)))
+        return Forked(session.session_uid, new_id, shell_line(resume_words(session.agent, new_id, str(source))))
 
     def _catch_up(self) -> None:
         """Read the agent's latest output, if this process may: the archive should be complete."""
@@ -300,9 +379,11 @@ class Groups:
         return Protection(self._folder, self._memory.settings.redaction).redactor().text(text)
 
 
-def _answer_of(request: Request | None) -> Callable[[dict[str, object]], tuple[str, str]] | None:
-    """How the answer to a request is stored with what it changed."""
-    return None if request is None else lambda content: (request.id, orjson.dumps(content).decode())
+def _answer_of(request: Request | None, asked: Mapping[str, Any]) -> Callable[[dict[str, object]], tuple[str, str]]:
+    """How the answer to a request is stored with what it changed; without a request, what was asked for instead."""
+    if request is not None:
+        return lambda content: (request.id, orjson.dumps(content).decode())
+    return lambda content: (LAST_CHANGE, orjson.dumps(content | {"asked": asked}).decode())
 
 
 def _home_of(memory: Memory, session: Session) -> Path | None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from recollect import ingest
+from recollect.agentkit.log import as_rebuilt
 from recollect.agentkit.writeback import Draft, Item
-from recollect.agents import find_writeback, get_adapter, profile_of, resume_words
+from recollect.agents import find_writeback, get_adapter, profile_of, resume_words, shell_line
 from recollect.analysis import find_digest
 from recollect.archive import write_new
 from recollect.distill import brief_digest
@@ -74,9 +74,13 @@ class Handover:
         if writeback is None:
             raise NotFound(f"The agent has deleted the log: {session.sources[0].path}", _hint(session))
         items = self._items(session)
+        if not resume_words(session.agent, session.native_session_id):
+            raise NotFound(
+                f"Cannot resume a session of this agent, or with this id: {session.session_uid}", _hint(session)
+            )
         path = writeback.locate(session, self._home(session.agent), self._sources(session))
         draft = writeback.rebuild(session, items, path)
-        words = resume_words(session.agent, session.native_session_id)
+        words = resume_words(session.agent, session.native_session_id, str(path))
         return _plan(session, session.agent, words, (*self._losses(session, items), *draft.losses), draft)
 
     def plan_handoff(self, session: Session, to: str) -> HandoverPlan:
@@ -98,21 +102,20 @@ class Handover:
                 brief=text,
             )
         losses = [f"the first {left_out:,} events, replaced by a brief"] if left_out else []
-        words = resume_words(to, draft.native_session_id)
+        words = resume_words(to, draft.native_session_id, str(draft.files[0][0]))
         return _plan(session, to, words, (*losses, *self._losses(session, items), *draft.losses), draft)
 
     def write(self, plan: HandoverPlan) -> list[Path]:
         """Write the files of a plan. Raises NotFound if such a file exists by now, Busy during a sweep.
 
-        A rebuilt file counts as read: the next sweep stores only what the agent adds to it. The main file comes last:
-        as long as it is missing, the session is gone and can be written again.
+        The lines of a rebuilt log are marked: a sweep stores only what the agent adds to them. The main file comes
+        last: as long as it is missing, the session is gone and can be written again.
         """
         files = plan.draft.files if plan.draft else ()
         with sweep_lock(self._store.folder):
-            if plan.is_rebuild:
-                protection = ingest.Protection(self._settings.folder, self._settings.redaction)
-                ingest.pass_over(self._store, self._settings.host, plan.agent, self._settings.roots, protection, files)
             for path, content in reversed(files):
+                if plan.is_rebuild and path.suffix == ".jsonl":
+                    content = as_rebuilt(content)
                 written = write_new(path.parent, path.name, content)
                 if written != path:
                     written.unlink()
@@ -158,7 +161,7 @@ class Handover:
 
 
 def _hint(session: Session) -> str:
-    return f"`recollect digest {session.native_session_id} --for-agent` prints a brief to start a new session with"
+    return f"`recollect digest {session.argument} --for-agent` prints a brief to start a new session with"
 
 
 def _plan(
@@ -186,7 +189,9 @@ def _plan(
 
 def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> str:
     """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
-    inserted = f'"$(recollect digest {shlex.quote(session.native_session_id)} --for-agent)"'
+    if brief is None:
+        return shell_line(words)
+    inserted = f'"$(recollect digest {shlex.quote(session.argument)} --for-agent)"'
     return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 
 

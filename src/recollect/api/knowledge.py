@@ -179,7 +179,7 @@ class Knowledge:
         sessions = self._sessions(filters)
         exchanges = self._store.exchange_steps.select(sessions, latest)
         timeless = sessions._replace(since_ms=None, before_ms=None)
-        uses = self._store.activity.failures(Span(timeless, sessions.since_ms, sessions.before_ms))
+        uses = self._store.activity.stats("command", Span(timeless, sessions.since_ms, sessions.before_ms))
         return knowledge.Workflows(
             exchanges=len(exchanges),
             workflows=tuple(knowledge.find_workflows(exchanges, least_support)),
@@ -224,7 +224,10 @@ class Knowledge:
         names = self._memory.repos_named(repo) if repo else [None]
         notes = knowledge.parse_notes(self._redact(text), file.name, names[0], self._group)
         if not notes:
-            raise UsageError(f"No decision found in the file: {file}", "see `recollect decisions import --help`")
+            raise UsageError(
+                f"No decision found in the file: {file}",
+                "a JSON list has objects with `text`, and perhaps `topic` and `date`; a Markdown file has list items",
+            )
         return self._store.verdicts.add_notes(notes)
 
     def audit(self) -> Audit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from recollect import api
+from recollect import api, forget
 from recollect.api.upkeep import Upkeep
 from recollect.config import load_settings, process_group, store_folder
 from recollect.errors import NotFound
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from recollect.api import Annotations, Archives, Graphs, Groups, Handover, Knowledge, Projects
+    from recollect.forget import ForgetPlan
 
 
 class Memory(Upkeep):
@@ -56,6 +57,17 @@ class Memory(Upkeep):
     def graphiti(self) -> Graphs:
         """A Graphiti graph that facts and exchanges are pushed to; raises RecollectError unless it is set up."""
         return api.Graphs(self)
+
+    def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:
+        """Delete the sessions of a plan for good: no byte of them is left, and no sweep brings them back.
+
+        `keep_forks` leaves sessions that share their text untouched; without it such a plan raises NeedsAnswer.
+        `also_new` includes matches stored since the plan was made; without it they raise Busy, as a running sweep does.
+        """
+        rules, domains = self.settings.rules, self.settings.domains
+        done = forget.apply_plan(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
+        self.groups.renew_snapshots()
+        return done
 
     def close(self) -> None:
         """Close the store; leaving the `with` block does."""

@@ -87,11 +87,12 @@ def find_last(store: Store, folder: str | PathLike[str] | None) -> Session:
                 return resumable(session)
     if folder is not None:
         raise NotFound(f"No sessions in this folder: {folder}", "`recollect sessions` lists all")
-    raise NotFound("No sessions yet", "`recollect doctor` shows where Recollect looks for them")
+    where = "a sweep outside the group reads them" if store.group else "`recollect doctor` shows where Recollect looks"
+    raise NotFound("No sessions yet", where)
 
 
 def resumable(session: Session) -> Session:
     """The session with the command that continues it: a sub-agent has none."""
     if session.parent_session_uid is not None:
         return session
-    return replace(session, resume_command=resume_command(session.agent, session.native_session_id))
+    return replace(session, resume_command=resume_command(session.agent, session.native_session_id, session.path))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from recollect import analysis, api, knowledge, recall, sessions, store
+from recollect.clock import rfc3339
 from recollect.config import current_sessions
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
@@ -114,14 +115,34 @@ class Reading:
         """The sessions this one spawned, in the order they began."""
         return list(map(api.resumable, sessions.find_spawned(self._store, session)[session.session_uid]))
 
-    def events(self, session: Session, kind: str | None = None, *, with_copies: bool = False) -> list[Event]:
-        """A session's events in reading order; a kind includes its more specific kinds.
+    def events(
+        self, session: Session, kind: str | None = None, *, with_copies: bool = False, span: range | None = None
+    ) -> list[Event]:
+        """A session's events in reading order, or only those of a kind (and its more specific ones), or at some places.
 
         What a fork or a resumed session copied from an earlier one is left out, unless `with_copies`: over all
         sessions every event comes once.
         """
-        events = sessions.read_events(self._store, session, kind)
+        events = sessions.read_events(self._store, session, kind, span=span)
         return events if with_copies else [event for event in events if event.copy_of is None]
+
+    def event_kinds(self, session: Session) -> list[str]:
+        """The kind of each event of a session, copies included, in reading order."""
+        rows = self._store.events.rows(session.agent, session.native_session_id, ("kind",))
+        return [kind for (kind,) in rows]
+
+    def token_curve(self, session: Session, most: int) -> list[tuple[str, int, int]]:
+        """When a session used input and output tokens; of more than `most` events, several are added up."""
+        columns = ("ts_ms", "input_tokens", "output_tokens")
+        rows = self._store.events.rows(session.agent, session.native_session_id, columns)
+        timed = [(at_ms, sent or 0, written or 0) for at_ms, sent, written in rows if at_ms]
+        step = max(1, -(-len(timed) // most))
+        pieces = (tuple(zip(*timed[start : start + step], strict=True)) for start in range(0, len(timed), step))
+        return [(rfc3339(times[0]) or "", sum(sent), sum(written)) for times, sent, written in pieces]
+
+    def event_place(self, session: Session, name: str) -> int | None:
+        """The place in reading order of an event with this seq or end of its uid; of a result, that of its call."""
+        return self._store.events.place(session.agent, session.native_session_id, name)
 
     def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """The full content of each event, in the order given."""

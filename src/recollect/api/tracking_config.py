@@ -14,6 +14,8 @@ from recollect.api.settings import change_setting
 from recollect.errors import BadConfig
 
 _ALWAYS = {
+    "version": "only the keys count",
+    "global.session_log_sources.type": "the agent is known by its logs",
     "global.session_log_sources.mapping": "a session's project is read from its log",
     "session_tracking.incremental": "a sweep reads only what is new",
     "session_tracking.mode": "every agent that is installed is read",
@@ -22,8 +24,6 @@ _ALWAYS = {
     "session_tracking.filtering.keep_agent_responses": "`exchanges` keeps what the agent answered",
     "session_tracking.filtering.omit_tool_outputs": "`exchanges` reduces a long result to its size",
     "session_tracking.filtering.omit_file_contents": "`exchanges` reduces a long result to its size",
-    "projects.jsonl_path": "logs are found below their agent's home",
-    "projects.session_tracking.source": "every agent that is installed is read",
 }
 _SETTINGS = {
     "global.track_session_logs": "capture.enabled",
@@ -32,6 +32,8 @@ _SETTINGS = {
     "session_tracking.filtering.max_output_summary_chars": "exchanges.max_result_chars",
     "session_tracking.filtering.keep_tool_structure": "exchanges.keep_tool_calls",
 }
+_FIXED = {key for key in _ALWAYS if key.startswith("session_tracking.filtering.")} | {"session_tracking.incremental"}
+_OWN = {"filtering", "chunking", "mode"}  # of a project
 # A comment follows what has no open string on its line.
 _COMMENT = re.compile(r'^((?:[^"\n]|"(?:[^"\\\n]|\\.)*")*?)//.*$', re.MULTILINE)
 
@@ -67,11 +69,16 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 def translate(config: Mapping[str, Any]) -> Iterator[Translated]:
     """What each key of a configuration means here. Changes nothing."""
-    projects = config.get("projects", {})
-    denied = [*_denied(projects)] if isinstance(projects, dict) else []
+    projects = config.get("projects")
+    projects = {n: p for n, p in projects.items() if isinstance(p, dict)} if isinstance(projects, dict) else {}
+    allowed, denied = _roots(projects, is_enabled=True), _roots(projects, is_enabled=False)
     indexing = {}
-    for key, value in _leaves(config):
-        if key in _SETTINGS:
+    for key, value in _leaves({name: below for name, below in config.items() if name != "projects"}):
+        if allowed and value is False and _SETTINGS.get(key) == "capture.enabled":
+            yield Translated(key, "capture.default = ask", "capture.default", "ask")
+        elif value is False and key in _FIXED:
+            yield Translated(key, f"not followed: {_ALWAYS[key]}")
+        elif key in _SETTINGS:
             yield Translated(key, f"{_SETTINGS[key]} = {json.dumps(value)}", _SETTINGS[key], value)
         elif key in _ALWAYS:
             yield Translated(key, _ALWAYS[key])
@@ -79,21 +86,26 @@ def translate(config: Mapping[str, Any]) -> Iterator[Translated]:
             indexing[key.rpartition(".")[2]] = value
         elif key == "global.session_log_sources.base_path":
             yield _source(key, value)
-        elif not key.startswith("projects."):
+        else:
             yield Translated(key, "unknown here: ignored")
     if indexing:
         yield Translated("session_tracking.indexing", _schedule(indexing))
+    if any(_OWN & {*project, *(project.get("session_tracking") or ())} for project in projects.values()):
+        yield Translated("projects", "not followed: filtering, chunking and mode are the same for all projects")
+    is_off = any(value is False and _SETTINGS.get(key) == "capture.enabled" for key, value in _leaves(config))
     if denied:
         yield Translated("projects", f"capture.exclude = {', '.join(denied)}", "capture.exclude", denied)
-    elif projects:
-        yield Translated("projects", "every project is remembered")
+    if allowed and is_off:
+        yield Translated("projects", f"capture.allow = {', '.join(allowed)}", "capture.allow", allowed)
+    elif projects and not denied:
+        yield Translated("projects", "no project is remembered" if is_off else "every project is remembered")
 
 
 def _leaves(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value below, by its path; the members of lists and projects share one."""
+    """Each value below, by its path; the members of a list share one."""
     if isinstance(value, dict):
         for name, below in value.items():
-            yield from _leaves(below, above if above == "projects" else f"{above}.{name}".lstrip("."))
+            yield from _leaves(below, f"{above}.{name}".lstrip("."))
     elif isinstance(value, list):
         for below in value:
             yield from _leaves(below, above)
@@ -101,12 +113,16 @@ def _leaves(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
         yield above, value
 
 
-def _denied(projects: Mapping[str, Any]) -> Iterator[str]:
+def _roots(projects: Mapping[str, Any], *, is_enabled: bool) -> list[str]:
+    """The folders of the projects that are switched on, or off."""
+    roots = []
     for project in projects.values():
-        tracking = project.get("session_tracking", {}) if isinstance(project, dict) else {}
-        is_enabled = tracking.get("enabled", True) and project.get("session_tracking_enabled", True)
-        if not is_enabled and isinstance(project.get("project_root"), str):
-            yield project["project_root"]
+        tracking = project.get("session_tracking")
+        tracking = tracking if isinstance(tracking, dict) else {}
+        given = {tracking.get("enabled"), project.get("session_tracking_enabled")} - {None}
+        if given and all(given) is is_enabled and isinstance(project.get("project_root"), str):
+            roots.append(project["project_root"])
+    return roots
 
 
 def _source(key: str, base_path: Any) -> Translated:

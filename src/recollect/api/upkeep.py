@@ -130,21 +130,12 @@ class Upkeep(Reading):
         )
         return forget.plan_forgetting(self._store, selection, progress, with_forks=with_forks)
 
-    def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:
-        """Delete the sessions of a plan for good: no byte of them is left, and no sweep brings them back.
-
-        `keep_forks` leaves sessions that share their text untouched; without it such a plan raises NeedsAnswer.
-        `also_new` includes matches stored since the plan was made; without it they raise Busy, as a running sweep does.
-        """
-        rules, domains = self.settings.rules, self.settings.domains
-        return forget.apply_plan(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
-
     def finish_forgetting(self) -> int:
         """Finish an interrupted `forget`, and return how many sessions and lines it deleted.
 
         Raises Busy while a sweep is running, which finishes it too, and StoreUnwritable if there is no room for it.
         """
-        return forget.finish_interrupted(self._store)
+        return forget.finish_interrupted(self._store, self.settings.rules, self.settings.domains)
 
     def is_forgotten(self, name: str) -> bool:
         """Whether a session with this id, or one that begins or ends with it, was forgotten."""

@@ -6,7 +6,7 @@ In Markdown, what was said is data: it cannot link, load, or pass for another tu
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import orjson
@@ -43,7 +43,7 @@ def markdown_lines(
     `diffs` has what edits did, by the uid of their event; `digest` is what is left of an evicted session.
     """
     yield f"# {inert(session.title or session.session_uid)}"
-    yield f"\nArchived: {today:%Y-%m-%d}\n"
+    yield f"\nArchived: {today:{'%Y-%m-%d %H:%M' if isinstance(today, datetime) else '%Y-%m-%d'}}\n"
     yield f"<!-- session_uid: {session.session_uid.replace('-->', '')} -->\n\n---"
     speaker: str | None = None
     within = session.session_uid

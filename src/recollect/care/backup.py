@@ -145,7 +145,7 @@ def restore_backup(settings: Settings, path: Path, progress: Progress) -> Restor
             aside = replace_store(folder, unpacked)
     except OSError as error:
         raise StoreUnwritable(f"Cannot restore ({error.strerror}): {folder}", "nothing was changed") from error
-    sessions, events = _settle(folder, aside)
+    sessions, events = _settle(settings, aside)
     made_at = str(manifest.get("made_at", "an unknown time"))
     return RestoreReport(
         str(path), str(folder), made_at, sessions, events, str(aside) if aside else None, str(shown) if shown else None
@@ -180,11 +180,11 @@ def _show_settings(unpacked: Path, settings: Settings) -> Path | None:
     return shown
 
 
-def _settle(folder: Path, aside: Path | None) -> tuple[int, int]:
+def _settle(settings: Settings, aside: Path | None) -> tuple[int, int]:
     """Apply what was recorded since the backup; returns how many sessions and events there are then."""
-    with open_store(folder) as store, sweep_lock(folder):
+    with open_store(settings.folder) as store, sweep_lock(settings.folder):
         store.restore_records()
-        finish_forgetting(store)  # what was forgotten since is in the backup
+        finish_forgetting(store, settings.rules, settings.domains)  # what was forgotten since is in the backup
         store.accept_as_is()
         if aside is not None:
             store.copies.note_copy(SET_ASIDE, aside)

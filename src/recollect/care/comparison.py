@@ -5,6 +5,7 @@ from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE
 from recollect.store import (
     HIDES_LEARNED,
     IS_PROVISIONAL,
+    MAY_REPEAT,
     Batch,
     EventRow,
     RawCache,
@@ -31,7 +32,8 @@ def _changed_events(raw: RawCache, agent: str, stream: StreamBatch) -> int:
     for row in rows:
         stored = held.get(row.event_uid)
         if stored is None:
-            missing += row.lane not in _STAND_INS and row.status != QUEUE_ONLY
+            is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & MAY_REPEAT
+            missing += not is_dropped
         elif (
             not (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED)
             and stored.payload_hash != row.payload_hash

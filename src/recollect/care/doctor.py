@@ -169,7 +169,14 @@ def _store(settings: Settings) -> Iterator[Finding]:
             yield from findings
             if all(finding.level == OK for finding in findings):
                 yield from _kept_out(store, settings)
+                yield from _prices(store)
                 yield from _retention(store, settings)
+
+
+def _prices(store: Store) -> Iterator[Finding]:
+    for model in store.activity.unpriced_models():
+        advice = "costs with a `+` leave it out; a newer version of Recollect may know its price"
+        yield Finding(NOTE, "prices", f"Model without a known price: {model}", advice)
 
 
 def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:

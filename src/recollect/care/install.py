@@ -84,6 +84,8 @@ class Installer:
         plan = Installation([Step("", "write", str(self._marketplace))] if self.with_plugin else [])
         for agent in agents:
             host = _host(agent)
+            if self._commands(agent) and shutil.which(host.program) is None:
+                raise NotFound(f"Program not found: {host.program}", "install it, or put its folder on your PATH")
             for path in self._configs(agent):
                 copied = f"{path} to {_copy_of(path).name}"
                 plan.steps.extend([Step(agent, "copy", copied)] if path.exists() else [])

@@ -1,6 +1,7 @@
 """What the store holds, and how its budget stands."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
@@ -13,11 +14,12 @@ _BYTES_OF_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class AgentTotals:
-    """What the store holds of one agent. `sessions` counts its sub-agents too; `usd` is None if none is known."""
+    """What the store holds of one agent. `sessions` counts its sub-agents and warm-ups too; `usd` may be unknown."""
 
     agent: str
     sessions: int
     sub_agents: int
+    warm_ups: int
     events: int
     messages: int
     input_tokens: int
@@ -26,6 +28,7 @@ class AgentTotals:
     cache_write_tokens: int
     usd: float | None
     usd_is_estimate: bool
+    usd_is_incomplete: bool
     started_at: str | None
     ended_at: str | None
 
@@ -110,6 +113,8 @@ class Overview:
 
     swept_at: str | None  # when the last complete sweep began
     sessions: int
+    sub_agents: int
+    warm_ups: int
     events: int
     sources: SourceTotals
     log_tokens: int
@@ -121,10 +126,12 @@ class Overview:
 
 
 def make_overview(store: Store) -> Overview:
-    agents, sources = store.sessions.totals(), SourceTotals(**store.sources.counts())
+    agents, sources = _totals(store), SourceTotals(**store.sources.counts())
     return Overview(
         swept_at=_swept_at(store),
         sessions=sum(agent["sessions"] for agent in agents),
+        sub_agents=sum(agent["sub_agents"] for agent in agents),
+        warm_ups=sum(agent["warm_ups"] for agent in agents),
         events=sum(agent["events"] for agent in agents),
         sources=sources,
         log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
@@ -136,7 +143,7 @@ def make_overview(store: Store) -> Overview:
 
 def make_status(store: Store, settings: Settings, outlook: Outlook | None = None) -> Status:
     """What the store holds. An `outlook` that was made just now is not made again: it looks at every session."""
-    agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
+    agents = [AgentTotals(**agent) for agent in _totals(store)]
     sources, saved = SourceTotals(**store.sources.counts()), store.digests.saved()
     watch = read_watch_state(store.folder)
     outlook = outlook or look_ahead(store, settings.limits, settings.host)
@@ -152,7 +159,7 @@ def make_status(store: Store, settings: Settings, outlook: Outlook | None = None
         alarms=store.check.alarms(),
         distilled=DistilledTotals(
             sessions=saved.sessions,
-            bytes=store.digests.size_bytes(),
+            bytes=outlook.distilled_bytes,
             log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
             raw_tokens=saved.raw_tokens,
             kept_tokens=saved.kept_tokens,
@@ -167,6 +174,17 @@ def make_status(store: Store, settings: Settings, outlook: Outlook | None = None
             last_copies_go_at=outlook.last_copies_go_at,
         ),
     )
+
+
+def _totals(store: Store) -> list[dict[str, Any]]:
+    """Figures by agent. The rows of sessions that a host appends to follow their events with the next sweep."""
+    agents = store.sessions.totals()
+    if dirty := store.streams.dirty():
+        held, listed = store.steps.counts(dirty), store.sessions.event_counts()
+        for agent in agents:
+            behind = (held[key] - 1 - listed[key] for key in held if key.agent == agent["agent"] and key in listed)
+            agent["events"] += sum(max(0, count) for count in behind)
+    return agents
 
 
 def _swept_at(store: Store) -> str | None:

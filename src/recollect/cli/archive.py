@@ -10,7 +10,7 @@ from recollect.archive import FORMATS
 from recollect.cli.filters import SESSION
 from recollect.cli.fresh import open_fresh
 from recollect.cli.output import emit, json_option, reports_errors
-from recollect.cli.terminal import NO_SESSIONS, one_line, plural, shown_progress
+from recollect.cli.terminal import no_sessions, one_line, plural, shown_progress
 from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _lines(written: "list[Archive]") -> Iterator[str]:
     if len(written) > _SHOWN:
         yield f"and {plural(len(written) - _SHOWN, 'more session')}"
     if not written:
-        yield NO_SESSIONS
+        yield no_sessions()
 
 
 COMMANDS = (archive,)

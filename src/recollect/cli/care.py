@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport
     from recollect.live import ImportReport as JsonlReport
 
-_MOST_ROWS = 20  # of a finding
+_MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
@@ -251,8 +251,11 @@ def _jsonl_lines(report: "JsonlReport") -> Iterator[str]:
     verb = "Would import" if report.is_dry_run else "Imported"
     new = f"{plural(report.messages_new, 'new message')}, {plural(report.sessions_new, 'new session')}"
     yield f"{verb} {plural(report.files, 'file')}: {new}; {report.messages_known:,} already stored"
-    if report.bad_lines:
-        yield f"Skipped {plural(report.bad_lines, 'line')} without a message"
+    if report.skipped:
+        yield f"Skipped {plural(len(report.skipped), 'line')}:"
+    yield from (f"  {one_line(path)}:{number}  {reason}" for path, number, reason in report.skipped[:_MOST_ROWS])
+    if len(report.skipped) > _MOST_ROWS:
+        yield f"  and {len(report.skipped) - _MOST_ROWS:,} more: `--json` lists them"
     for path, reason in report.failures:
         yield f"Cannot read ({one_line(reason)}): {one_line(path)}"
 

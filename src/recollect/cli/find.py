@@ -66,9 +66,13 @@ SPEAKERS = {
 }
 
 
-def _ranked_limit(*names: str) -> "Callable[[Callable[..., None]], Callable[..., None]]":
-    help_text = f"List at most N sessions ({_RANKED})."
-    return click.option("--limit", *names, metavar="N", type=click.IntRange(1, _MOST_RANKED), help=help_text)
+_ranked_limit = click.option(
+    "--limit",
+    "-n",
+    metavar="N",
+    type=click.IntRange(1, _MOST_RANKED),
+    help=f"List at most N sessions ({_RANKED}).",
+)
 
 
 class _SearchOptions(TypedDict):
@@ -103,7 +107,8 @@ def _split_query(
         if argument == "--":
             words += waiting
             break
-        if name not in known or not name.startswith("-"):
+        is_pasted = name == "-n" and not (waiting and waiting[0].isdigit())
+        if name not in known or not name.startswith("-") or is_pasted:
             _refuse_near_miss(ctx, name, known)
             if name.startswith("--") and name.isascii() and " " not in name:
                 click.echo(f"note: Searching for the text {name}: `{ctx.info_name}` has no such option", err=True)
@@ -132,7 +137,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 @click.command(cls=QueryCommand)
 @click.argument("query", nargs=-1)
 @filter_options
-@_ranked_limit()  # without `-n`: a query may be a pasted `tail -n 50`
+@_ranked_limit
 @offset_option
 @click.option("--context", metavar="N", type=click.IntRange(0, 20), default=0, help="Show N events around a match (0).")
 @click.option("--matches", metavar="N", type=click.IntRange(1), help="Show at most N matches of a session (3).")
@@ -210,7 +215,7 @@ history = QueryCommand(
 
 @click.command()
 @filter_options
-@_ranked_limit("-n")
+@_ranked_limit
 @offset_option
 @json_option
 @reports_errors
@@ -227,7 +232,7 @@ def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> N
 
 @click.command()
 @session_argument
-@_ranked_limit("-n")
+@_ranked_limit
 @json_option
 @reports_errors
 def related(session: str, limit: int | None, as_json: bool) -> None:
@@ -382,7 +387,8 @@ def answer_lines(
         else:
             yield from _match_lines(hit, names, most or max(1, on_screen))
     if answer.hits:
-        yield from page_lines(len(answer.hits), offset, answer.total, "session", _next(answer.hits[0], names))
+        following = _next(answer.hits[0], names)
+        yield from page_lines(len(answer.hits), offset, answer.total, "session", following, is_least=answer.is_least)
 
 
 def _next(best: "SessionHit", names: Mapping[str, str]) -> str:

@@ -70,7 +70,7 @@ def _graph_lines(graph: "Graph") -> Iterator[str]:
         total = len(graph.nodes) + graph.hidden
         yield grey(f"{len(graph.nodes):,} of {plural(total, 'node')} · more: --limit {total}")
     if not graph.nodes:
-        yield "No facts yet: `recollect sweep` reads your sessions"
+        yield "No facts yet: a sweep reads your sessions"
 
 
 COMMANDS = (graph,)

@@ -4,8 +4,9 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,12 +17,29 @@ from recollect.cli.fresh import open_fresh
 from recollect.cli.handoff import in_folder
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
+from recollect.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from recollect.api import Memory
     from recollect.groups import Answered, Bookmark, Cleared, Group, Mount
 
 _POLL_SECONDS = 0.2
 group_option = click.option("--group", metavar="NAME", help="The group; by default the one whose folder you are in.")
+
+
+def _home_options(command: "Callable[..., None]") -> "Callable[..., None]":
+    """The settings of a new home, as `recollect.HomeSettings` has them."""
+    for option in (
+        click.option("--auto-memory/--no-auto-memory", default=None, help="Turn auto memory on or off in a new home."),
+        click.option(
+            "--add-dir", "directories", multiple=True, metavar="DIR", help="Let a new home use DIR too; repeatable."
+        ),
+        click.option("--agent-teams", is_flag=True, help="Turn on agent teams in a new home."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group("group")
@@ -54,10 +72,11 @@ def add_group(name: str, path: str, agent: str | None, home: str | None, write: 
     recollect group add dev --path ~/dev --write
     """
     with open_memory() as memory:
+        was_there = name in [known.name for known in memory.groups.all()]
         added = memory.groups.add(name, Path(path).expanduser(), agent=agent, home=home)
         target, text = memory.groups.paragraph(name)
     if not as_json:
-        click.echo(f"Added {added.name}: {added.path}")
+        click.echo(f"{'Added before:' if was_there else 'Added'} {added.name}: {added.path}")
         click.echo(f"\n{target}:\n\n{text}" if write else f"\nAdd this to {target}:\n\n{text}")
     if write:
         confirm(f"Write {target}?", f"change {target}", yes)
@@ -99,16 +118,19 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
 @group_.command("mounts")
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["json", "docker"]), default="json", help="How to print them.")
+@_home_options
 @json_option
 @reports_errors
-def mounts(name: str, form: str, as_json: bool) -> None:
+def mounts(name: str, form: str, as_json: bool, **settings: Any) -> None:
     """Print the mounts that a sandbox of the group needs.
+
+    Creates the folders that are missing, and gives the agent's home settings and the group's skills, as `run` does.
 
     \b
     docker run $(recollect group mounts family --format docker) my-agent
     """
-    with open_memory(create=False, read_only=True) as memory:
-        listed = memory.groups.mounts(name)
+    with open_memory(create=False) as memory:
+        listed = memory.groups.mounts(name, recollect.HomeSettings(**settings))
     emit(listed, as_json or form == "json", _docker_lines)
 
 
@@ -139,7 +161,8 @@ def clear(name: str, group: str | None, as_json: bool) -> None:
 
 
 def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
-    yield f"Put aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
+    again = "Was put" if cleared.was_done else "Put"
+    yield f"{again} aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
     if cleared.archive:
         yield f"Archived: {cleared.archive}"
 
@@ -178,9 +201,7 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
 )
 @click.option("--at", "after_uuid", metavar="UUID", help="Continue after this message, if the agent can.")
 @click.option("--drops", metavar="UUID", help="With --at: the only prompt whose turn may be dropped.")
-@click.option("--agent-teams", is_flag=True, help="Turn on agent teams in a new home.")
-@click.option("--add-dir", "directories", multiple=True, metavar="DIR", help="Let a new home use DIR too; repeatable.")
-@click.option("--auto-memory/--no-auto-memory", default=None, help="Turn auto memory on or off in a new home.")
+@_home_options
 @json_option
 @reports_errors
 def run(
@@ -191,10 +212,8 @@ def run(
     wait_seconds: float,
     after_uuid: str | None,
     drops: str | None,
-    agent_teams: bool,
-    directories: tuple[str, ...],
-    auto_memory: bool | None,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Send a prompt to a group's agent.
 
@@ -205,8 +224,8 @@ def run(
     recollect run --group family "What did we plan for Saturday?"
     recollect run "Fix the test" -- --permission-mode acceptEdits
     """
-    settings = recollect.HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
-    how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
+    home = recollect.HomeSettings(**settings)
+    how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, home)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
         say = (lambda text: None) if as_json else (lambda text: click.echo(printable(text)))
@@ -253,20 +272,42 @@ def ipc() -> None:
 def serve(group: str | None, once: bool, as_json: bool) -> None:
     """Answer requests of sandboxed agents, until you stop it.
 
-    Requests are JSON files in `tasks`, answers have the same names in `answers`, in each group's IPC folder.
+    Requests are JSON files in `tasks`, answers have the same names in `answers`, in each group's IPC folder. Groups
+    take turns. Answers expire after a day.
     """
+    told, done = set[str](), set[tuple[str, str]]()
     with open_memory() as memory:
-        for one in memory.groups.all():
-            if group in (None, one.name):
-                memory.groups.write_snapshots(one.name)
+        for name in _served_groups(memory, group):
+            with _reporting(name, told):
+                memory.groups.write_snapshots(name)
     while True:
+        before = len(done)
         with open_memory() as memory:
-            names = [group] if group else [one.name for one in memory.groups.all()]
-            for answered in (answer for name in names for answer in memory.groups.serve(name)):
-                _tell(answered, as_json)
-        if once:
+            for name in _served_groups(memory, group):
+                with _reporting(name, told):
+                    for answered in memory.groups.serve(name):
+                        done.add((answered.group, answered.request))
+                        _tell(answered, as_json)
+        if not once:
+            done.clear()
+            time.sleep(_POLL_SECONDS)
+        elif len(done) == before:
             return
-        time.sleep(_POLL_SECONDS)
+
+
+def _served_groups(memory: "Memory", group: str | None) -> list[str]:
+    return [group] if group else [one.name for one in memory.groups.all()]
+
+
+@contextmanager
+def _reporting(group: str, told: set[str]) -> Iterator[None]:
+    """Go on with the next group if one's folder cannot be used, and say so once."""
+    try:
+        yield
+    except (UsageError, OSError) as error:
+        if (line := f"{group}: {error}") not in told:
+            click.echo(one_line(line), err=True)
+        told.add(line)
 
 
 def _tell(answered: "Answered", as_json: bool) -> None:

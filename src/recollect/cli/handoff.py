@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.agents import BUILT_IN
+from recollect.agents import BUILT_IN, shell_line
 from recollect.api import open_memory
 from recollect.cli.filters import SESSION
 from recollect.cli.fresh import open_fresh
@@ -71,20 +71,22 @@ def write_plan(plan: "HandoverPlan", *, yes: bool, is_quiet: bool) -> None:
 
 
 def obstacles(words: Sequence[str], folder: str) -> Iterator[str]:
-    """Why a command could not be run here."""
+    """Why a command could not be run here; its first words may set variables."""
+    program = next(word for word in words if "=" not in word)
     if folder and not Path(folder).is_dir():
         yield f"no such folder here: {folder}"
-    if shutil.which(words[0]) is None:
-        yield f"not on your PATH: {words[0]}"
+    if shutil.which(program) is None:
+        yield f"not on your PATH: {program}"
 
 
 def run_in(words: Sequence[str], folder: str) -> None:
-    """Become the agent, in its folder."""
+    """Become the agent, in its folder and with its home."""
     for obstacle in obstacles(words, folder):
-        raise NotFound(f"Cannot resume: {obstacle}", f"the command is: {shlex.join(words)[:200]}")
+        raise NotFound(f"Cannot resume: {obstacle}", f"the command is: {shell_line(words)[:200]}")
     if folder:
         os.chdir(folder)
-    os.execvp(words[0], list(words))
+    # `env` sets the variables that the first words may name.
+    os.execvp("env", ["env", *words])
 
 
 COMMANDS = (handoff,)

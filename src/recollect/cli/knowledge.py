@@ -324,18 +324,23 @@ def workflows(filters: Filters, limit: int | None, as_json: bool) -> None:
 
 
 def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
+    uids = {workflow.session_uid for workflow in known.workflows}
+    names = short_ids(uids | {failing.session_uid for failing in known.failing if failing.session_uid})
     yield f"{plural(len(known.workflows), 'workflow')} in {plural(known.exchanges, 'exchange')}"
     for workflow in known.workflows[:limit]:
         rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
         yield from detail(" → ".join(workflow.steps))
         times = f"{plural(workflow.support, 'time')} in {plural(workflow.sessions, 'session')}"
-        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift}", line_columns()))
+        shown = show_command(names[workflow.session_uid], workflow.event_uid)
+        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift} · {shown}", line_columns()))
     yield from _rest(limit, len(known.workflows), "workflow")
     if known.failing:
         yield "Commands that fail:"
     for failing in known.failing[:limit]:
         instead = f"; worked instead: `{failing.instead}`" if failing.instead else ""
         yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
+        if failing.session_uid and failing.event_uid:
+            yield grey(f"    last: {show_command(names[failing.session_uid], failing.event_uid)}")
 
 
 @click.command()

@@ -113,7 +113,7 @@ def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> Iterat
     tokens = [cost.input_tokens + cost.output_tokens + cost.cache_write_tokens for cost in costs]
     cells = {
         "duration": ("time", [duration(cost.wall_clock_s) for cost in costs]),
-        "cost": ("cost", [money(cost.usd, cost.usd_is_estimate) for cost in costs]),
+        "cost": ("cost", [money(cost.usd, cost.usd_is_estimate, cost.usd_is_incomplete) for cost in costs]),
         "tokens": ("tokens", list(map(number, tokens))),
     }
     measures = {name: Column(head, texts, is_number=True) for name, (head, texts) in cells.items()}
@@ -220,19 +220,22 @@ def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator
         yield "No signals"
 
 
-def page_lines(shown: int, offset: int, total: int | None, thing: str, *more: str) -> Iterator[str]:
+def page_lines(
+    shown: int, offset: int, total: int | None, thing: str, *more: str, is_least: bool = False
+) -> Iterator[str]:
     """Below a part of a list: how much it is, the option that shows the next part, and what else there is to say."""
     is_more = total is not None and shown and offset + shown < total
     further = f"more: --offset {offset + shown}" if is_more else ""
-    return footer_lines(total_line(shown, offset, total, thing), further, *more)
+    return footer_lines(total_line(shown, offset, total, thing, is_least=is_least), further, *more)
 
 
-def total_line(shown: int, offset: int, total: int | None, thing: str) -> str:
-    """How much of a list is shown: `20 of 43 sessions`."""
+def total_line(shown: int, offset: int, total: int | None, thing: str, *, is_least: bool = False) -> str:
+    """How much of a list is shown: `20 of 43 sessions`, `20 of at least 43 sessions`."""
+    least = "at least " * is_least
     if total is None or (shown == total and not offset):
-        return plural(shown, thing)
+        return least + plural(shown, thing)
     first = f"{number(offset + 1)}–{number(offset + shown)}" if offset and shown else number(shown)
-    return f"{first} of {plural(total, thing)}"
+    return f"{first} of {least}{plural(total, thing)}"
 
 
 def footer_lines(*parts: str) -> Iterator[str]:

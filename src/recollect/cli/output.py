@@ -31,8 +31,9 @@ R = TypeVar("R")
 
 _REPO_COLUMNS = 16
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # What the system may refuse; any other error is a bug and needs its traceback.
-_REFUSALS = "EIO ENOSPC EDQUOT EROFS EACCES EPERM EMFILE ENFILE ENOMEM ESTALE EFBIG".split()  # noqa: SIM905
+_REFUSALS = "EIO EROFS EACCES EPERM EMFILE ENFILE ENOMEM ESTALE EFBIG".split()  # noqa: SIM905
 _REFUSED = frozenset(getattr(errno, name) for name in _REFUSALS if hasattr(errno, name))
 
 
@@ -108,6 +109,8 @@ def _refusal(error: OSError) -> RecollectError | None:
     """What the system refused, as something a user can act on; None if the user cannot."""
     if error.errno in _NO_PATH:
         return UsageError(f"Invalid path ({error.strerror}): {error.filename}", "give another one")
+    if error.errno in _NO_ROOM:
+        return StoreUnwritable(f"Disk full: {error.filename or error.strerror}", "free some space, then run this again")
     if error.errno in _REFUSED:
         where = f": {error.filename}" if error.filename else ""
         return StoreUnwritable(

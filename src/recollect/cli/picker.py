@@ -133,7 +133,7 @@ class Picker:
 
     def _filters(self) -> str:
         repo = "this repository" if self.is_here else "all repositories"
-        count = total_line(len(self.answer.hits), 0, self.answer.total, "session")
+        count = total_line(len(self.answer.hits), 0, self.answer.total, "session", is_least=self.answer.is_least)
         return " · ".join((self.agent or "all agents", repo, _PERIOD_NAMES[self.period], count))
 
     def _list(self, columns: int, rows: int) -> list[Line]:

@@ -199,6 +199,8 @@ def _plan_lines(planned: "ForgetPlan") -> Iterator[str]:
     if planned.lines:
         yield f"{plural(len(planned.lines), 'unreadable line')} that belong to no single session:"
         yield from _first(f"{line.path}:{line.line}" for line in planned.lines)
+    if planned.answers:
+        yield f"{plural(planned.answers, 'answer')} to agents in sandboxes, which may quote any session"
     if planned.forks:
         yield "These share text with them (forks, resumed copies, originals):"
         yield from _first(
@@ -226,7 +228,8 @@ def _session_line(session: "ForgottenSession") -> str:
 
 def _count(planned: "ForgetPlan") -> str:
     sessions, lines = plural(len(planned.sessions), "session"), plural(len(planned.lines), "line")
-    return " and ".join(([sessions] if planned.sessions else []) + ([lines] if planned.lines else []))
+    parts = ([sessions] if planned.sessions else []) + ([lines] if planned.lines else [])
+    return " and ".join(parts + ([plural(planned.answers, "answer")] if planned.answers else []))
 
 
 @click.command()

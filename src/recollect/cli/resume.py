@@ -48,8 +48,8 @@ def resume(session: str | None, run: bool, save_as: str | None, group: str | Non
     """Print the command that continues a session in its agent.
 
     Without SESSION, resumes the last session of the current folder, or the last of all. A sub-agent's session continues
-    in the session that started it. If SESSION is the name or number of a bookmark (`recollect bookmarks`), it becomes
-    its group's active session again, and a running agent of the group is closed.
+    in the session that started it. If SESSION is the name or number of a bookmark (`recollect bookmarks`) or the file
+    name of its archive, it becomes its group's active session again, and a running agent of the group is closed.
 
     If the agent has deleted the session, Recollect restores it from the store. It first lists what cannot be restored,
     and asks.
@@ -63,6 +63,8 @@ def resume(session: str | None, run: bool, save_as: str | None, group: str | Non
         raise UsageError("Cannot use `--run` and `--json` together", "choose one")
     if session and (resumed := _from_bookmark(session, group, save_as)):
         emit(resumed, as_json, _resumed_lines)
+        if run and resumed.resume_command:
+            run_in(shlex.split(resumed.resume_command), resumed.cwd or "")
         return
     with open_fresh() as memory:
         chosen = memory.session(session) if session else _last(memory)
@@ -70,10 +72,8 @@ def resume(session: str | None, run: bool, save_as: str | None, group: str | Non
             chosen = memory.session(chosen.root_session_uid)
         command, folder = chosen.resume_command, chosen.cwd or ""
         if command is None:
-            hint = (
-                f"`recollect digest {chosen.native_session_id} --for-agent` prints a brief to start a new session with"
-            )
-            raise NotFound(f"Cannot resume sessions of this agent: {chosen.agent}", hint)
+            hint = f"`recollect digest {chosen.argument} --for-agent` prints a brief to start a new session with"
+            raise NotFound(f"Cannot resume a session of this agent, or with this id: {chosen.session_uid}", hint)
         if memory.handover.is_gone(chosen):
             write_plan(memory.handover.plan_rebuild(chosen), yes=yes, is_quiet=as_json)
     if as_json:
@@ -91,17 +91,20 @@ def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resume
     """Make a bookmarked session the active one of its group; None if no bookmark is meant."""
     with open_memory(create=False, read_only=True) as memory:
         group = group or memory.groups.current(Path.cwd())
-        if save_as is None and memory.groups.sessions(group).find(name) is None:
+        if save_as is None and not memory.groups.is_bookmark(name, group):
             return None
     with open_memory(create=False) as memory:
         return memory.groups.resume(name, group, save_as=save_as)
 
 
 def _resumed_lines(resumed: "Resumed") -> Iterator[str]:
-    yield f"Active again in group {resumed.group}: {one_line(resumed.name)}"
+    again = "Was made active before" if resumed.was_done else "Active again"
+    yield f"{again} in group {resumed.group}: {one_line(resumed.name)}"
     if resumed.saved_as:
         yield f"Bookmarked the previous session: {one_line(resumed.saved_as)}"
-    yield grey(f"recollect run --group {resumed.group} PROMPT continues it")
+    yield grey(f"recollect run --group {resumed.group} PROMPT continues it, or its own program:")
+    if resumed.resume_command:
+        yield in_folder(resumed.cwd, resumed.resume_command)
 
 
 def _last(memory: "Memory") -> "Session":

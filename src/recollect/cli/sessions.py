@@ -17,11 +17,11 @@ from recollect.cli.markdown import markdown_lines
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
 from recollect.cli.terminal import (
-    NO_SESSIONS,
     fitted,
     grey,
     line_columns,
     local_time,
+    no_sessions,
     number,
     one_line,
     printable,
@@ -29,7 +29,7 @@ from recollect.cli.terminal import (
     short_ids,
 )
 from recollect.errors import NotFound, UsageError
-from recollect.kinds import SESSION_CLASSES, SIGNALS, signal_words
+from recollect.kinds import SESSION_CLASSES, SIGNALS
 from recollect.recall import Filters
 from recollect.schema import to_json
 
@@ -117,7 +117,7 @@ def _list_lines(
     elif is_filtered or idle:
         yield from footer_lines("No sessions match", hidden)
     else:
-        yield NO_SESSIONS
+        yield no_sessions()
 
 
 @click.command()
@@ -181,7 +181,9 @@ def show(
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
             diffs = _diffs(memory, chosen) if with_diffs else None
             documents = [document.path for document in memory.archives.of(chosen)]
-            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents)
+            total = None if chosen.parent_session_uid else memory.stats("session", session=chosen).total
+            total = total if total and total.sub_agents_usd else None
+            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents, total=total)
             mark = None if at is None else MARK
             print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager, mark=mark)
 
@@ -293,16 +295,11 @@ def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterat
         yield "No exchanges: the session has no messages"
 
 
-_BY_WORDS = {signal_words(name).replace(" ", "-"): name for name in SIGNALS}
-
-
 class _SignalName(click.Choice[str]):
-    """The name of a signal: the words that lists show, joined by `-`, or its name in JSON."""
+    """The name of a signal, with a space or a `-` for each `_` if the user likes."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        given = value.replace("_", "-").replace(" ", "-")
-        name = given.replace("-", "_")
-        return name if name in SIGNALS else _BY_WORDS[super().convert(given, param, ctx)]
+        return super().convert(value.replace("-", "_").replace(" ", "_"), param, ctx)
 
 
 @click.command()
@@ -310,7 +307,7 @@ class _SignalName(click.Choice[str]):
 @click.option(
     "--signal",
     metavar="NAME",
-    type=_SignalName(list(_BY_WORDS)),
+    type=_SignalName(SIGNALS),
     help="Only this type of signal; a wrong name lists all types.",
 )
 @filter_options
@@ -325,7 +322,7 @@ def signals(
 
     \b
     recollect signals --here --since "last week"
-    recollect signals --signal human-correction
+    recollect signals --signal human_correction
     """
     shown = limit if as_json else limit or _SHOWN_SIGNALS
     with open_fresh() as memory:

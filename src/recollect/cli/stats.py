@@ -13,7 +13,6 @@ from recollect.cli.fresh import open_fresh
 from recollect.cli.output import json_option, limit_option, print_json, reports_errors
 from recollect.cli.statusline import clock, print_status_line
 from recollect.cli.terminal import (
-    NO_SESSIONS,
     duration,
     fitted,
     grey,
@@ -21,10 +20,10 @@ from recollect.cli.terminal import (
     line_count,
     local_time,
     money,
+    no_sessions,
     number,
     one_line,
     padded,
-    plural,
     short_ids,
     width,
 )
@@ -41,7 +40,7 @@ _USES = ("tool", "command")
 _HEADS = ("sessions", "turns", "time", "input", "output", "cache read", "cache write", "sub-agents", "cost")
 # What a narrow terminal does without, the first first; a column without any content is left out anywhere.
 _DISPENSABLE = ("cache write", "turns", "sessions", "sub-agents", "time", "cache read", "input")
-_USE_HEADS = ("uses", "failed", "rate", "sessions")
+_USE_HEADS = ("uses", "failed", "rate", "sessions", "sub-agents")
 
 
 @click.command()
@@ -55,8 +54,9 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions")
 def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
-    Copies, forks and sub-agents are counted once. Prices with ~ are estimates. A block is a five-hour
-    window, as agents' limits count. Without dates, compares this month with the last and adds a forecast.
+    Copies, forks and sub-agents are counted once. Prices with ~ are estimates, and + says that more was
+    spent at a price that is not known. A block is a five-hour window, as agents' limits count. Without
+    dates, compares this month with the last and adds a forecast.
 
     \b
     recollect stats --by repo --since 30d
@@ -78,9 +78,9 @@ def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_
         print_json(lines | {"spending": None if spending is None else to_json(spending)})
     else:
         shown = min(_SHOWN_LINES, max(1, line_count() - _LINES_AROUND)) if by in _USES else _SHOWN_LINES
-        lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters)))]
+        lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters))), *map(grey, totals.notes)]
         if session is not None and totals.total.usd is not None:
-            lines += ["", f"Cost: {_with_and_without(totals.total)}"]
+            lines += ["", f"Cost: {totals.total.cost_in_words}"]
         if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
             lines += _spending_lines(spending)
         if by in ("day", "week", "month") and session is None:
@@ -111,13 +111,15 @@ def _no_formula(text: str) -> str:
 
 def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     if not totals.lines:
-        yield "No activity matches" if is_filtered else NO_SESSIONS
+        yield "No activity matches" if is_filtered else no_sessions()
         return
     is_use = totals.by in _USES
     lines = _top(totals, limit)
     names = [*_names(totals.by, lines), "total"]
     heads: tuple[str, ...] = _USE_HEADS
     cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, totals.total)]
+    if is_use and not any(line.sub_agents for line in lines):
+        heads, cells = heads[:-1], [row[:-1] for row in cells]
     if not is_use:
         heads, cells = _narrowed(cells, totals.by, min(_NAME_COLUMNS, max(map(width, names))))
     samples = [*(line.sample or "" for line in lines), ""]
@@ -145,17 +147,8 @@ def _cells(line: StatLine) -> tuple[str, ...]:
         _short(line.cache_read_tokens),
         _short(line.cache_write_tokens),
         f"{money(line.sub_agents_usd, is_estimate)} in {line.sub_agents}" if line.sub_agents_usd else "",
-        money(line.usd, is_estimate),
+        money(line.usd, is_estimate, line.usd_is_incomplete),
     )
-
-
-def _with_and_without(line: StatLine) -> str:
-    """`$17.46 + $2.22 in 12 sub-agents`."""
-    of_sub_agents, is_estimate = line.sub_agents_usd or 0.0, line.usd_is_estimate
-    if not line.sub_agents:
-        return money(line.usd, is_estimate)
-    own = money((line.usd or 0.0) - of_sub_agents, is_estimate)
-    return f"{own} + {money(of_sub_agents, is_estimate)} in {plural(line.sub_agents, 'sub-agent')}"
 
 
 def _short(count: int | None) -> str:
@@ -201,7 +194,7 @@ def _spending_lines(spending: Spending) -> Iterator[str]:
 
 def _use_cells(line: StatLine) -> tuple[str, ...]:
     rate = "–" if line.failure_rate is None else f"{line.failure_rate:.0%}"
-    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions)
+    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions), number(line.sub_agents)
 
 
 def _table_lines(

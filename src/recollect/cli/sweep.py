@@ -25,6 +25,7 @@ from recollect.cli.terminal import (
     one_line,
     plural,
     printable,
+    session_counts,
     short_ids,
     shown_progress,
     wrapped,
@@ -104,7 +105,7 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
         yield "`recollect track` lists the projects that wait for your answer"
     yield from budget_lines(report.budget)
     if report.sessions:
-        yield f"{plural(report.sessions, 'session')} in the store"
+        yield f"{session_counts(report.sessions, report.sub_agents, report.warm_ups)} in the store"
 
 
 @click.command()
@@ -143,16 +144,15 @@ def _wrapped(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _agent_line(agent: "AgentTotals") -> str:
-    sub_agents = f" and {plural(agent.sub_agents, 'sub-agent')}" if agent.sub_agents else ""
     since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
     return (
-        f"{agent.agent:<8} {plural(agent.sessions - agent.sub_agents, 'session')}{sub_agents},"
-        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate)}{since}"
+        f"{agent.agent:<8} {session_counts(agent.sessions, agent.sub_agents, agent.warm_ups)},"
+        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate, agent.usd_is_incomplete)}{since}"
     )
 
 
 def _distilled_lines(distilled: "DistilledTotals") -> Iterator[str]:
-    yield f"{'digests':<8} {size_of(distilled.bytes)} of {plural(distilled.sessions, 'session')}"
+    yield f"{'digests':<8} {plural(distilled.sessions, 'digest')}, {size_of(distilled.bytes)}"
     of_logs, of_text = (
         1 - distilled.kept_tokens / distilled.log_tokens,
         1 - distilled.kept_tokens / distilled.raw_tokens,

@@ -20,12 +20,13 @@ from recollect.amounts import duration as duration
 from recollect.amounts import money as money
 from recollect.amounts import number as number
 from recollect.amounts import plural as plural
+from recollect.amounts import session_counts as session_counts
 from recollect.amounts import size as size
 from recollect.config import terminal_columns, terminal_rows
+from recollect.home import is_in_group
 from recollect.progress import Progress
 from recollect.text import TERMINAL_CONTROL
 
-NO_SESSIONS = "No sessions yet: `recollect sweep` reads them, `recollect doctor` shows where it looks"
 READING_IS_OFF = "Nothing is read: `recollect config capture.enabled true` switches reading on"
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _PROGRESS_SECONDS = 0.1  # between two updates of the progress line
@@ -39,6 +40,13 @@ _INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e000
 _FIRST_TAG = "\U000e0000"  # of the invisible characters that Python takes for printable, the first
 _UNSEEN = f"[{_INVISIBLE}]"
 _UNSEEN_IN_JSON = f"[\x7f-\x9f{_INVISIBLE}]"
+
+
+def no_sessions() -> str:
+    """What to do about an empty store; a group's process cannot read sessions itself."""
+    if is_in_group():
+        return "No sessions in this group yet: a sweep outside the group reads them"
+    return "No sessions yet: `recollect sweep` reads them, `recollect doctor` shows where it looks"
 
 
 def grey(text: str) -> str:
@@ -171,8 +179,9 @@ def short_ids(session_uids: Iterable[str]) -> dict[str, str]:
 def _part_of_id(uid: str, name: str, chars: int) -> str:
     _, slash, own = name.rpartition("/")
     if not slash and not profile_of(uid.partition(":")[0]).ids_begin_with_time:
-        return name[:chars]
-    return own if slash and _LEAST_ID_CHARS <= len(own) <= chars else name[-chars:]
+        return uid if name.startswith("-") else name[:chars]
+    part = own if slash and _LEAST_ID_CHARS <= len(own) <= chars else name[-chars:]
+    return part.lstrip("-")  # or a command would take it for an option
 
 
 def repo_name(repo: str | None) -> str:

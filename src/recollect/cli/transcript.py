@@ -25,7 +25,8 @@ from recollect.cli.terminal import (
     wrapped_rows,
 )
 from recollect.config import terminal_columns
-from recollect.schema import Event, Session
+from recollect.recall import StatLine
+from recollect.schema import OUTPUT, UNRECORDED, Event, Session
 from recollect.sessions import TranscriptItem
 from recollect.text import ELLIPSIS
 
@@ -47,8 +48,8 @@ _SAID = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKI
 _RESULTS = (schema.TOOL_RESULT, schema.ERROR)
 
 
-def header(session: Session, documents: Iterable[str] = ()) -> Iterator[str]:
-    """The session itself, before its events."""
+def header(session: Session, documents: Iterable[str] = (), total: StatLine | None = None) -> Iterator[str]:
+    """The session itself, before its events; `total` has its sub-agents too."""
     yield click.style(one_line(session.title or session.session_uid), bold=True)
     facts = [session.agent, session.repo or session.cwd, session.git_branch, session.model]
     yield from _rows(" · ".join(one_line(fact) for fact in facts if fact))
@@ -57,8 +58,8 @@ def header(session: Session, documents: Iterable[str] = ()) -> Iterator[str]:
         f"{local_time(session.started_at)} ({duration(cost.wall_clock_s)})",
         plural(cost.turns, "turn"),
         plural(session.event_count, "event"),
-        plural(cost.output_tokens, "output token"),
-        money(cost.usd, cost.usd_is_estimate),
+        f"output {UNRECORDED}" if OUTPUT in session.metadata else plural(cost.output_tokens, "output token"),
+        total.cost_in_words if total else money(cost.usd, cost.usd_is_estimate, cost.usd_is_incomplete),
     ]
     yield from _rows(" · ".join(spent))
     yield grey(one_line(session.session_uid))
@@ -78,12 +79,13 @@ def transcript_lines(
     is_full: bool = False,
     diffs: Mapping[str, str] | None = None,
     documents: Iterable[str] = (),
+    total: StatLine | None = None,
 ) -> Iterator[str]:
     """All lines of a session, or `empty`. A line marks each new day, because events show only the time.
 
     `diffs` has what edits did, by the uid of their event; `documents` are the paths of its archives.
     """
-    yield from header(session, documents)
+    yield from header(session, documents, total)
     day, within = local_time(session.started_at)[:10], session.session_uid
     item, is_cut = None, False
     for item in items:

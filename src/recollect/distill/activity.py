@@ -1,4 +1,4 @@
-"""A session's work by hour, and its tokens and money by hour and model."""
+"""A session's work by minute, and its tokens and money by minute and model."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -6,47 +6,46 @@ from typing import NamedTuple
 from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
 from recollect.distill.trace import NO_TIME, Trace
-from recollect.sessions import HOUR_MS, Used, tokens_of
+from recollect.sessions import MINUTE_MS, Used, tokens_of
 from recollect.store import ActivityRow
 
 
-class Hour(NamedTuple):
-    """The work of an hour."""
+class Minute(NamedTuple):
+    """The work of a minute."""
 
-    hour: int
+    minute: int
     active_ms: int
     turns: int
 
 
-def hours_of(trace: Trace) -> list[Hour]:
-    """A session's own work by hour."""
+def minutes_of(trace: Trace) -> list[Minute]:
+    """A session's own work by minute."""
     if not trace.has_own:
         return []
-    hours = sorted(set(trace.turns) | set(trace.active_ms))
-    return [Hour(hour, trace.active_ms.get(hour, 0), trace.turns.get(hour, 0)) for hour in hours]
+    minutes = sorted(set(trace.turns) | set(trace.active_ms))
+    return [Minute(minute, trace.active_ms.get(minute, 0), trace.turns.get(minute, 0)) for minute in minutes]
 
 
-def activity_of(subject: Subject, hours: Sequence[Hour], used: Sequence[Used]) -> tuple[ActivityRow, ...]:
-    """Work by hour, and tokens by hour and model; the rows' money adds up to the session's, cent for cent."""
-    begun = NO_TIME if subject.started_ms is None else subject.started_ms // HOUR_MS
-    rows = [*_worked(hours, begun), *_spent(subject, used, begun)]
-    if subject.usd is not None and not any(row.usd is not None for row in rows):
-        rows[0] = rows[0]._replace(usd=subject.usd)
-    return tuple(rows)
-
-
-def _worked(hours: Sequence[Hour], begun: int) -> list[ActivityRow]:
-    by_hour = {begun: Hour(begun, 0, 0)} | {hour.hour: hour for hour in hours}
-    return [
-        ActivityRow(hour, "", active_ms=by_hour[hour].active_ms, turns=by_hour[hour].turns) for hour in sorted(by_hour)
-    ]
+def activity_of(subject: Subject, minutes: Sequence[Minute], used: Sequence[Used]) -> tuple[ActivityRow, ...]:
+    """Work by minute, and tokens by minute and model; the rows' money adds up to the session's, cent for cent."""
+    begun = NO_TIME if subject.started_ms is None else subject.started_ms // MINUTE_MS
+    rows = {(row.minute, row.model): row for row in _spent(subject, used, begun)}
+    models = dict(reversed(rows))  # the first of each minute: its row has the work too
+    for minute, active_ms, turns in (Minute(begun, 0, 0), *minutes):
+        key = minute, models.get(minute, "")
+        row = rows.get(key, ActivityRow(*key))
+        rows[key] = row._replace(active_ms=row.active_ms + active_ms, turns=row.turns + turns)
+    if subject.usd is not None and not any(row.usd is not None for row in rows.values()):
+        first = min(rows)
+        rows[first] = rows[first]._replace(usd=subject.usd)
+    return tuple(rows[key] for key in sorted(rows))
 
 
 def _spent(subject: Subject, used: Sequence[Used], begun: int) -> list[ActivityRow]:
-    """Tokens by hour and model, each with its share of the session's money."""
+    """Tokens by minute and model, each with its share of the session's money."""
     groups: dict[tuple[int, str], list[Used]] = {}
     for one in used:
-        groups.setdefault((begun if one.hour is None else one.hour, one.model or "unknown"), []).append(one)
+        groups.setdefault((begun if one.minute is None else one.minute, one.model or "unknown"), []).append(one)
     shares = _shared(subject.usd, groups)
     rows = [ActivityRow(*key, *tokens_of(groups[key]))._replace(usd=shares.get(key)) for key in sorted(groups)]
     for name, count in subject.tokens.items():

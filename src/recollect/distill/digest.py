@@ -30,7 +30,12 @@ MOST_TOOLS = 12
 MOST_QUOTES = 6
 MOST_SUB_AGENTS = 12
 NOT_THE_END = "the session went on without words of the agent"
-FAILED, NOT_FINISHED, INTERRUPTED = "failed", "not finished", "interrupted"  # requests that the agent acted on
+FAILED, NOT_FINISHED, INTERRUPTED, STOPPED = (
+    "failed",
+    "not finished",
+    "interrupted",
+    "stopped",
+)  # requests that the agent acted on
 CORRECTION, PASTED_FAILURE = "correction", "output pasted"
 _STEPS_OF_HEADING = 3
 
@@ -260,11 +265,14 @@ def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
 
 def _left_as(findings: Findings) -> str | None:
     """What became of the last request, which the agent acted on; None if it was answered."""
-    if findings.outcome.outcome == schema.FAIL:
+    outcome, ending = findings.outcome, findings.ending
+    if outcome.stopped_by is not None:
+        return f"{STOPPED}: {outcome.stopped_by}"
+    if outcome.outcome == schema.FAIL:
         return FAILED
-    if findings.outcome.outcome != schema.ABANDONED:
+    if outcome.outcome != schema.ABANDONED or (ending.answer and not words.announces_work(ending.answer)):
         return None
-    return INTERRUPTED if is_interruption(findings.ending.last) else NOT_FINISHED
+    return INTERRUPTED if is_interruption(ending.last) else NOT_FINISHED
 
 
 def _questions(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:

@@ -184,10 +184,24 @@ def _parts(session_uid: str, number: int, pieces: Sequence[_Piece], rules: Excha
         )
 
 
+def _shortened(piece: _Piece, max_tokens: int) -> Iterator[_Piece]:
+    """An event in pieces of at most so many tokens, cut at blanks; the first one counts what it took before."""
+    text, raw_tokens = piece.text, piece.raw_tokens
+    while (tokens := estimate_tokens(text)) > max_tokens:
+        size = max(1, len(text) * max_tokens // tokens)
+        while size > 1 and estimate_tokens(text[:size]) > max_tokens:
+            size -= size // 10 or 1
+        blank = max(text.rfind(" ", size // 2, size), text.rfind("\n", size // 2, size))
+        size = blank + 1 or size
+        yield _Piece(piece.step, text[:size], estimate_tokens(text[:size]), raw_tokens)
+        text, raw_tokens = text[size:], 0
+    yield _Piece(piece.step, text, tokens, raw_tokens)
+
+
 def _split(pieces: Sequence[_Piece], max_tokens: int) -> list[_Part]:
-    """Cut between events; an event that is longer by itself is a part of its own."""
+    """Cut between events, and within one that is longer by itself."""
     parts = [_Part()]
-    for piece in pieces:
+    for piece in (short for whole in pieces for short in _shortened(whole, max_tokens)):
         if parts[-1].tokens and parts[-1].tokens + piece.tokens > max_tokens:
             parts.append(_Part())
         parts[-1].pieces.append(piece)

@@ -21,6 +21,7 @@ from recollect.text import cut_short
 _ANSWER_CHARS = 500  # of its beginning and of its end, where it says how it went
 _OPENING_CHARS = 150
 _REASON_CHARS = 100  # of what is quoted in a reason
+_PERMISSION = "permission refused"
 SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 
 
@@ -36,6 +37,8 @@ class Ending:
     is_reported_done: bool
     has_failed: bool  # files were to be changed after the last request, and nothing that was tried succeeded
     has_only_failures: bool  # several things were tried after the last request, and none succeeded
+    has_tried: bool  # to change or run something after the last request
+    was_refused: bool  # some of it, by the user or by a rule
 
 
 def judge(trace: Trace, ending: Ending, todos: Sequence[Todo], session_class: str) -> Outcome:
@@ -68,6 +71,8 @@ def find_ending(trace: Trace, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
         words.says_done(answer),
         not has_work and any(step.kind == schema.EDIT for step in tried),
         not has_work and len(tried) > 1,
+        bool(tried),
+        any(step.call_id in trace.refused for step in tried),
     )
 
 
@@ -114,12 +119,13 @@ def _by_last_event(ending: Ending) -> Outcome | None:
     if last is None or last.kind in SPOKEN:
         return None
     if last.kind == schema.HUMAN_INTERVENTION:
-        how = "interrupted the agent" if is_interruption(last) else "refused a call"
-        return Outcome(ABANDONED, 0.8, (f"the user {how} and did not go on",))
+        if is_interruption(last):
+            return Outcome(ABANDONED, 0.8, ("the user interrupted the agent and did not go on",))
+        return Outcome(ABANDONED, 0.8, ("the user refused a call and did not go on",), _PERMISSION)
     if last.kind == schema.ERROR and last.call_id is None:
-        return Outcome(FAIL, 0.9, (f"the model service failed: {cut_short(last.summary, _REASON_CHARS)}",))
+        return _stopped_by_service(last.summary)
     if last.kind == schema.RETRY and last.role == "system":
-        return Outcome(FAIL, 0.6, ("the model service was failing when the log ends",))
+        return Outcome(ABANDONED, 0.6, ("the model service was failing when the log ends",), words.SERVICE_ERROR)
     if last.kind == schema.USER_MSG:
         if words.says_thanks(ending.asked):
             return Outcome(SUCCESS, 0.85, ("the user's last words are thanks",))
@@ -127,11 +133,20 @@ def _by_last_event(ending: Ending) -> Outcome | None:
     return Outcome(ABANDONED, 0.6, ("the log ends in the middle of the work, without an answer",))
 
 
+def _stopped_by_service(error: str) -> Outcome:
+    reason = f"the model service ended it: {cut_short(error, _REASON_CHARS)}"
+    return Outcome(ABANDONED, 0.9, (reason,), words.service_stop(error) or words.SERVICE_ERROR)
+
+
 def _by_answer(trace: Trace, ending: Ending, todos: Sequence[Todo]) -> Outcome:
     """The outcome where the agent had the last word."""
     if words.says_thanks(ending.asked):
         return Outcome(SUCCESS, 0.9, ("the user's last words are thanks",))
     answer = ending.answer.strip()
+    if words.service_stop(answer):
+        return _stopped_by_service(answer)
+    if ending.was_refused and not ending.has_work and (ending.has_failed or words.wants_permission(answer)):
+        return Outcome(ABANDONED, 0.7, ("what the last request needed was refused",), _PERMISSION)
     if answer.startswith("{") and answer.endswith("}"):
         return Outcome(FAIL, 0.5, ("the last answer is a call written out as text",))
     if ending.has_failed:
@@ -163,13 +178,15 @@ def _has_moved_on(trace: Trace, run: Step) -> bool:
 
 
 def _by_words(ending: Ending) -> Outcome | None:
-    """What the last answer and the last request say of it."""
+    """What the last answer and the last request say of it; a long answer without work may well say what cannot be."""
     opening = ending.answer[:_OPENING_CHARS]
     if words.says_cannot(opening) and not words.says_done(opening):
-        return Outcome(FAIL, 0.7, ("the last answer begins with what could not be done",))
+        reasons = ("the last answer begins with what could not be done",)
+        is_all = ending.has_tried or len(ending.answer) <= _OPENING_CHARS
+        return Outcome(FAIL, 0.7, reasons) if is_all else Outcome(UNKNOWN, 0.5, reasons)
     if words.hedges(opening) or (words.says_broken(ending.asked) and words.hedges(ending.answer)):
         return Outcome(UNKNOWN, 0.5, ("the last answer asks the user to try again",))
-    if words.says_cannot(ending.answer) and not ending.is_reported_done:
+    if words.says_cannot(ending.answer) and not ending.is_reported_done and ending.has_tried and not ending.has_work:
         return Outcome(FAIL, 0.6, ("the last answer says that it could not be done",))
     return None
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from recollect import schema
 from recollect.distill import VERSION
-from recollect.distill.activity import Hour, hours_of
+from recollect.distill.activity import Minute, minutes_of
 from recollect.distill.digest import Findings, Subject, extend, make_digest
 from recollect.distill.outcome import find_ending, judge
 from recollect.distill.signals import corrections, find_signals
@@ -18,6 +18,7 @@ from recollect.store import Response, Step, UseRow
 
 LINE_CHARS = 300
 SAMPLE_CHARS = 160
+DAY_MINUTES = 24 * 60
 _WIDTH = 50  # lists of names in a closed part are that many times as long: what is rare there may be frequent in all
 
 
@@ -27,7 +28,7 @@ class Part:
 
     digest: Digest
     signals: tuple[Signal, ...]
-    hours: tuple[Hour, ...]
+    minutes: tuple[Minute, ...]
     tools: tuple[UseRow, ...]
     commands: tuple[UseRow, ...]
     all_bytes: int
@@ -63,7 +64,8 @@ def make_part(
     outcome = judge(trace, ending, listed, session_class)
     # Above a sub-agent is another agent: what that says is no human's correction.
     corrected = [] if session_class == schema.SUB_AGENT else list(corrections(trace))
-    signals = find_signals(subject.session_uid, trace, corrected, listed, responses, payloads)
+    is_real = session_class != schema.WARM_UP  # what warms a cache is cancelled half-way: it counts for nothing
+    signals = find_signals(subject.session_uid, trace, corrected, listed, responses, payloads) if is_real else []
     sub_agents, models = ((), ()) if around is None else (around.sub_agents, around.models)
     findings = Findings(outcome, signals, corrected, listed, ending, sub_agents, models)
     covers = Covers(0, None, VERSION) if around is None else around.covers
@@ -72,9 +74,9 @@ def make_part(
     return Part(
         digest,
         tuple(signals),
-        tuple(hours_of(trace)),
-        _uses(trace.tools) if trace.has_own else (),
-        _uses(trace.commands) if trace.has_own else (),
+        tuple(minutes_of(trace)),
+        _uses(trace.tools) if trace.has_own and is_real else (),
+        _uses(trace.commands) if trace.has_own and is_real else (),
         trace.all_bytes if trace.has_own else 0,
         trace.kept_bytes if trace.has_own else 0,
         todos,
@@ -84,12 +86,15 @@ def make_part(
 
 
 def _uses(uses: Mapping[tuple[int, str], Use]) -> tuple[UseRow, ...]:
-    return tuple(
-        sorted(
-            UseRow(day, shortened(name, LINE_CHARS), use.sample[:SAMPLE_CHARS], use.count, use.failures, use.refusals)
-            for (day, name), use in uses.items()
-        )
-    )
+    """Uses by minute and name; only the last failure of a name on a day says what it was."""
+    last = {(minute // DAY_MINUTES, name): use for (minute, name), use in sorted(uses.items()) if use.last_failure}
+    rows = []
+    for (minute, name), use in sorted(uses.items()):
+        failure = use.last_failure if last.get((minute // DAY_MINUTES, name)) is use else None
+        sample, event = ("", None) if failure is None else (failure.summary[:SAMPLE_CHARS], failure.uid)
+        name = shortened(name, LINE_CHARS)
+        rows.append(UseRow(minute, name, sample, use.count, use.failures, use.refusals, event))
+    return tuple(rows)
 
 
 def closed(subject: Subject) -> Subject:
@@ -104,13 +109,13 @@ def join(before: Part | None, part: Part, *, is_last: bool) -> Part:
         part = replace(part, digest=replace(part.digest, open=ends))
     if before is None:
         return part
-    hours = tuple(_summed([*before.hours, *part.hours]))
+    minutes = tuple(_summed([*before.minutes, *part.minutes]))
     digest = extend(before.digest, part.digest, 1 if is_last else _WIDTH)
     return replace(
         part,
-        digest=replace(digest, active_s=sum(hour.active_ms for hour in hours) // 1000),
+        digest=replace(digest, active_s=sum(minute.active_ms for minute in minutes) // 1000),
         signals=before.signals + part.signals,
-        hours=hours,
+        minutes=minutes,
         tools=_joined(before.tools, part.tools),
         commands=_joined(before.commands, part.commands),
         all_bytes=before.all_bytes + part.all_bytes,
@@ -118,20 +123,25 @@ def join(before: Part | None, part: Part, *, is_last: bool) -> Part:
     )
 
 
-def _summed(hours: Iterable[Hour]) -> list[Hour]:
-    sums: dict[int, Hour] = {}
-    for hour in hours:
-        old = sums.get(hour.hour, Hour(hour.hour, 0, 0))
-        sums[hour.hour] = Hour(hour.hour, old.active_ms + hour.active_ms, old.turns + hour.turns)
-    return sorted(sums.values(), key=attrgetter("hour"))
+def _summed(minutes: Iterable[Minute]) -> list[Minute]:
+    sums: dict[int, Minute] = {}
+    for minute in minutes:
+        old = sums.get(minute.minute, Minute(minute.minute, 0, 0))
+        sums[minute.minute] = Minute(minute.minute, old.active_ms + minute.active_ms, old.turns + minute.turns)
+    return sorted(sums.values(), key=attrgetter("minute"))
 
 
 def _joined(old: Iterable[UseRow], new: Iterable[UseRow]) -> tuple[UseRow, ...]:
-    uses = {(row.day, row.name): row for row in old}
+    uses = {(row.minute, row.name): row for row in old}
     for row in new:
-        known = uses.get((row.day, row.name))
+        known = uses.get((row.minute, row.name))
         if known is not None:
-            counts = (one + other for one, other in zip(known[3:], row[3:], strict=True))
-            row = UseRow(row.day, row.name, row.sample or known.sample, *counts)
-        uses[row.day, row.name] = row
-    return tuple(sorted(uses.values()))
+            row = row._replace(
+                uses=known.uses + row.uses,
+                failures=known.failures + row.failures,
+                refusals=known.refusals + row.refusals,
+                sample=row.sample or known.sample,
+                event=row.event or known.event,
+            )
+        uses[row.minute, row.name] = row
+    return tuple(sorted(uses.values(), key=attrgetter("minute", "name")))

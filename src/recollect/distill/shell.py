@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from recollect.distill.texts import word_set
+from recollect.text import ELLIPSIS
 
 RAN = "ran "
 SCRIPT = "ran script:"
@@ -36,15 +37,17 @@ _SETTING_UP = word_set(
     " write-host write-output start-sleep"
 )
 # Words of the shell's own: a command may follow the first sort, none follows the second.
-_BEFORE_COMMANDS = word_set("do then else elif if while until ! { ( &")
+_BEFORE_COMMANDS = word_set("do then else elif if while until ! { ( & \\")
 _NO_COMMANDS = word_set(
     "for foreach case select done fi esac } ) break continue return exit local declare readonly wait trap function"
 )
+_UNCLEAR = re.compile(r"(?<!\S)(?:#|\\|do|then|[A-Za-z_]\w*=\S)(?!\S)|<<")
 _LOOP = re.compile(r"^(?:for|select)\s.*?\sdo\s+")  # with the lines that a summary has lost
 _TEST_WORDS = word_set("[ [[")
 _PROGRAM_FILE = re.compile(r"\.(?:exe|cmd|bat|ps1)$", re.IGNORECASE)
 # Parts of a chain that prepare another one, such as `git add . && git commit`.
 _GETTING_READY = frozenset({"git add", "pwd", "mkdir", "test", "read"})
+_OF_SHELL = frozenset({"test", "read"})
 _LOOKING = re.compile(
     r"cat|ls|head|tail|less|more|e?grep|rg|ag|ack|find|fd|wc|pwd|which|type|tree|stat|file|du|df|ps|env|printenv|nl|awk|sed|jq"
     r"|sort|uniq|cut|tr|diff|cmp|date|whoami|hostname|uname|history|man"
@@ -74,7 +77,7 @@ _TEST_TASK = re.compile(
     r"|once|py|quick|race|run|server|slow|smoke|ts|ui|units?|verbose|watch))*"
 )
 _NAMES_TESTS = re.compile(r"test|check|spec")
-_WORD = re.compile(r"^[\w@:./\\+-]+$")
+_WORD = re.compile(r"^(?=.*\w)[\w@:./\\+-]+$")
 # That `git commit` was asked for only to see what it would do.
 _ONLY_ASKS = r"[^;&|\n]*\s(?:--dry-run|--help|-h)(?!\S)"
 _COMMIT = re.compile(rf"\bgit\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?)*commit(?![\w.=-])(?!{_ONLY_ASKS})")
@@ -88,6 +91,15 @@ _TRIAL = re.compile(r"\bgit\s+init\b|\bmktemp\b|\bcd\s+/tmp\b")
 _PULL_REQUEST = re.compile(r"\b(?:gh\s+pr|glab\s+mr)\s+create\b")
 _TITLE = re.compile(r"(?:-t|--title)[\s=]+(?:'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\")")
 _ADDRESS = re.compile(r"https?://\S+/(?:pull|merge_requests)/\d+")
+# How programs, and the shell for those that are missing, begin their errors: `mkdir: …`, `bash: line 1: cd: …`.
+_NAMED_BY_ERROR = re.compile(
+    r"^(?:exit -?\d+: |failed: )*(?:\S*(?:sh|eval\)):(?: line)? ?(?:\d+: ?)?)?"
+    r"(?:command not found: (?P<missing>\S+)|(?:fatal|error): (?!ENOENT)|(?P<program>[\w.+-]+): ?(?:\d+: )?)"
+)
+_SAID_BY_SHELL = re.compile(
+    r"(?:exit -?\d+: |failed: )*\S*(?:sh|eval\)):"
+)  # such as `(eval):1: no matches found: *.txt`
+_NOT_ADDED = re.compile(r"pathspec|adding files|paths are ignored|beyond a symbolic link")
 _SWALLOWS_EXIT = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
 _LISTS_TESTS = re.compile(r"\s(?:--collect-only|--co|--listTests|--?list(?:-tests)?|--no-run|--help|--version)(?!\S)")
 _HEAD = re.compile(
@@ -131,15 +143,55 @@ def family(command: str) -> str:
     return next((name for name in names if name not in _GETTING_READY), names[0] if names else "shell")
 
 
-def is_one_thing(command: str) -> bool:
-    """Whether a command that failed did so in its family: nothing else in it does more than look."""
-    return doings(command) <= {family(command)}
+@lru_cache(maxsize=20_000)
+def programs(command: str, failed: str | None = None) -> tuple[str, ...]:
+    """The families of what a command runs, each once, without filters of a pipe and what follows only a failure.
+
+    Behind one that `failed`, what is joined to it by `&&` did not run.
+    """
+    names, separators = _chain(command)
+    ran: dict[str, None] = {}
+    is_over = False
+    for name, before in zip(names, ("", *separators), strict=True):
+        is_over = is_over and before in ("&&", "|", "|&", "||")
+        if name and not is_over and before not in ("|", "|&", "||") and name not in _OF_SHELL:
+            ran[name] = None
+            is_over = name == failed
+    return tuple(ran)
+
+
+def failed_program(command: str, error: str) -> str | None:
+    """The family that failed in a command that did: the one that the error names, or that alone can have.
+
+    None where several may have, or what failed only sets up the shell.
+    """
+    candidates = [name for name in programs(command) if name in exits(command)]
+    named = _NAMED_BY_ERROR.search(error)
+    if named is not None:
+        program = named["missing"] or named["program"] or "git"
+        if program in _SETTING_UP:
+            return None
+        those = [name for name in candidates if name.partition(" ")[0] == program]
+        if len(those) > 1 and "git add" in those:
+            rest = [name for name in those if name != "git add"]
+            those = ["git add"] if _NOT_ADDED.search(error) else rest
+        if those:
+            return those[0] if len(those) == 1 else None
+    for is_unlikely in (_GETTING_READY.__contains__, _LOOKING.fullmatch):  # these name themselves
+        if len(candidates) > 1 and _SAID_BY_SHELL.match(error) is None:
+            candidates = [name for name in candidates if not is_unlikely(name)]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def doings(command: str) -> frozenset[str]:
     """What a command does that is more than getting ready or looking, by families; of one that only looks, that."""
     names = frozenset(name for name in _names(command) if name not in _GETTING_READY)
     return frozenset(name for name in names if _LOOKING.fullmatch(name) is None) or names
+
+
+def is_unclear(summary: str) -> bool:
+    """Whether a command may be more than its summary shows, which has lost its line ends."""
+    return summary.endswith(ELLIPSIS) or not _names(summary) or _UNCLEAR.search(summary) is not None
 
 
 def only_looks(command: str) -> bool:
@@ -186,8 +238,7 @@ class ExitOfTests(NamedTuple):
 @lru_cache(maxsize=5_000)
 def exit_of_tests(command: str) -> ExitOfTests:
     """Whether a command succeeds, or fails, with its tests: not so in `pytest | tail`, nor in `lint && pytest`."""
-    pieces = _KEPT_SEPARATOR.split(_QUOTED.sub("''", command[:2000]).strip("; \n"))
-    names, separators = [_named(part) for part in pieces[::2]], pieces[1::2]
+    names, separators = _chain(command)
     at = max((index for index, name in enumerate(names) if name and names_tests(name)), default=None)
     if at is None:
         at = next((index for index, name in enumerate(names) if name), 0)
@@ -219,8 +270,7 @@ def answers_by_exit(command: str) -> bool:
 
     The last program of a pipe decides; one before `&&` may have failed instead, unless it only looks.
     """
-    pieces = _KEPT_SEPARATOR.split(_QUOTED.sub("''", command[:2000]).strip("; \n"))
-    names, separators = [_named(part) for part in pieces[::2]], pieces[1::2]
+    names, separators = _chain(command)
     if _ANSWERING.fullmatch(names[-1] or "") is None:
         return False
     last = len(separators)
@@ -269,8 +319,8 @@ def exits(command: str) -> frozenset[str]:
 
     If it failed, one of these did.
     """
-    pieces = _KEPT_SEPARATOR.split(_QUOTED.sub("''", command[:2000]).strip("; \n"))
-    names, separators = [_named(part) for part in pieces[::2]], ["", *pieces[1::2], "&&"]
+    names, within = _chain(command)
+    separators = ["", *within, "&&"]
     keeps_exit = ("&&", "|", "|&") if "pipefail" in command else ("&&",)
     found = set()
     for place in reversed(range(len(names))):
@@ -300,12 +350,17 @@ def _split_outside_quotes(command: str) -> list[str]:
     return [command[start:end] for start, end in pairwise(ends)][::2]
 
 
-@lru_cache(maxsize=5_000)
 def _names(command: str) -> tuple[str, ...]:
     """What each part of a chain does, without those that only set up the shell."""
-    one_line = command[:2000].replace("\\\n", " ")
-    parts = _SEPARATOR.split(_QUOTED.sub("''", one_line))
-    return tuple(name for part in parts if (name := _named(part)))
+    return tuple(name for name in _chain(command)[0] if name)
+
+
+@lru_cache(maxsize=20_000)
+def _chain(command: str) -> tuple[list[str | None], list[str]]:
+    """What each part of a chain does, and what is between them."""
+    plain = _QUOTED.sub("''", command[:2000].replace("\\\n", " "))
+    pieces = _KEPT_SEPARATOR.split(plain.strip("; \n"))
+    return [_named(part) for part in pieces[::2]], pieces[1::2]
 
 
 def _named(part: str) -> str | None:

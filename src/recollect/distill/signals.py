@@ -76,7 +76,7 @@ def _signal(session_uid: str, name: str, detail: str, count: int, evidence: Sequ
 
 
 def _retry_loops(trace: Trace) -> Iterator[_Told]:
-    """The same call tried again and again although it failed, or a service that kept failing."""
+    """The same call tried again and again although it failed."""
     by_key: dict[bytes, list[Step]] = defaultdict(list)
     for step in trace.retries:
         if step.retry_key is not None:
@@ -84,17 +84,15 @@ def _retry_loops(trace: Trace) -> Iterator[_Told]:
     for retries in by_key.values():
         if len(retries) + 1 >= LOOP_ATTEMPTS:  # the first attempt is no retry
             yield schema.RETRY_LOOP, retries[0].summary, len(retries) + 1, retries
-    if len(trace.service_retries) >= LOOP_ATTEMPTS:
-        detail = f"the model service: {trace.service_retries[-1].summary}"
-        yield schema.RETRY_LOOP, detail, len(trace.service_retries), trace.service_retries
 
 
 def _repeated_errors(trace: Trace) -> Iterator[_Told]:
-    """The same error several times, whatever numbers and paths are in it; tests that fail are no such thing."""
+    """The same error several times, whatever numbers and paths are in it; not of tests, nor of a model's service."""
     tests = {run.call.call_id for run in trace.tests}
     by_text: dict[str, list[Step]] = defaultdict(list)
     for step in trace.errors:
-        if step.call_id not in tests and _EMPTY_ERROR.fullmatch(step.summary) is None:
+        is_of_service = step.call_id is None or words.service_stop(step.summary) is not None
+        if not is_of_service and step.call_id not in tests and _EMPTY_ERROR.fullmatch(step.summary) is None:
             by_text[_error_and_cause(trace, step)].append(step)
     for errors in by_text.values():
         if len(errors) >= REPEATED_TIMES:

@@ -11,18 +11,18 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from recollect import schema
+from recollect.agentkit.edits import find_patches, named_path, patched_paths
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
-from recollect.distill.verdict import verdict
+from recollect.distill.verdict import tests_failed, verdict
 from recollect.kinds import OPENED_PULL_REQUEST
-from recollect.sessions import HOUR_MS
+from recollect.sessions import MINUTE_MS
 from recollect.store import IS_ABANDONED, Step
 from recollect.text import ELLIPSIS
 
 PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
 IDLE_MS = 30 * 60_000  # a longer one is worth telling
-DAY_MS = 24 * HOUR_MS
-NO_TIME = -1  # the hour and day of what has no time
+NO_TIME = -1  # the minute of what has no time
 
 REFUSED = "refused: "  # and then the user's reason
 _EXIT_1 = re.compile(r"exit 1\b")
@@ -33,7 +33,6 @@ _KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, sch
 NATIVE_BYTES = 300  # of a payload that are no words but the agent's own bookkeeping, about
 MOST_COMMITS = 6  # of which the message is looked up
 CHURN_ROUNDS = 3  # times a file is edited again after a failure
-_PATH_NAMES = ("file_path", "path", "notebook_path", "target_file")
 LINE_BYTES = 120  # of the line that stands for a call or a result, at most
 CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
 
@@ -81,11 +80,11 @@ class Use:
     count: int = 0
     failures: int = 0
     refusals: int = 0
-    sample: str = ""  # of what it says when it fails: the last
+    last_failure: Step | None = None  # what it said
 
-    def fail(self, error: str) -> None:
+    def fail(self, error: Step) -> None:
         self.failures += 1
-        self.sample = error
+        self.last_failure = error
 
 
 @dataclass(slots=True)
@@ -122,10 +121,13 @@ class Trace:
     reactions: dict[bytes, Step] = field(default_factory=dict)  # by reply: the agent's first words after it
     denials: list[Step] = field(default_factory=list)  # calls that a rule refused
     undone: set[str] = field(default_factory=set)  # calls that failed, were refused or cut off
-    tools: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))  # by day and name
+    refused: set[str] = field(default_factory=set)  # those of them that were refused, by the user or a rule
+    ran: dict[str, Step] = field(default_factory=dict)  # calls that ran a command, by their ids
+    failed: dict[str, Step] = field(default_factory=dict)  # how those of them ended that failed
+    tools: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))  # by minute and name
     commands: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))
-    active_ms: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
-    turns: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
+    active_ms: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by minute
+    turns: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by minute
     all_bytes: int = 0  # of what was said, called and returned, about
     kept_bytes: int = 0  # of it in filtered exchanges
 
@@ -140,6 +142,8 @@ class Trace:
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and run.result.kind != schema.HUMAN_INTERVENTION]
         chosen += [run.call for run in self.tests]  # a summary has lost the line ends between commands
+        chosen += [call for call in self.ran.values() if shell.is_unclear(shell.command_of(call.summary) or "")]
+        chosen += [edit.call for edit in self.edits if edit.call.summary.endswith(ELLIPSIS)]
         chosen += [edit.call for edit in self._edits_spelled_short()]
         chosen += self._errors_of_churn()
         chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
@@ -196,6 +200,7 @@ def _weigh(trace: Trace, steps: Sequence[Step]) -> None:
 def settle(trace: Trace, payloads: Payloads) -> None:
     """Decide what the summaries leave open, by the payloads that were wanted."""
     _settle_tests(trace, payloads)
+    _settle_commands(trace, payloads)
     _settle_paths(trace, payloads)
     made = trace.commits
     trace.commits = [one for one in made if not one.witness or shell.says_committed(_output(one.witness, payloads))]
@@ -219,26 +224,56 @@ def _settle_tests(trace: Trace, payloads: Payloads) -> None:
     """Decide which test runs passed."""
     for run in trace.tests:
         result = run.result
-        if result is None or result.kind == schema.HUMAN_INTERVENTION:
+        if result is None or result.kind == schema.HUMAN_INTERVENTION or run.call.call_id in trace.refused:
             continue
         run.command = shell.command_given(payloads.get(run.call.event_uid, {})) or run.command
         output, has_failed = _output(result, payloads), result.kind == schema.ERROR
-        run.has_passed = verdict(run.command, result.summary, output, has_failed=has_failed)
-        if run.has_passed is False and trace.has_own:
-            trace.commands[_day(run.call), run.family].fail(result.summary)
+        if has_failed and words.was_cut_off(result.summary):
+            run.has_passed = False if tests_failed(output) else None
+        else:
+            run.has_passed = verdict(run.command, result.summary, output, has_failed=has_failed)
+
+
+def _settle_commands(trace: Trace, payloads: Payloads) -> None:
+    """Count what ran, and what failed by the part of a chain that did: those behind it never began."""
+    tests = {run.call.event_uid: run for run in trace.tests if run.result is not None}
+    for call_id, call in trace.ran.items():
+        command = shell.command_given(payloads.get(call.event_uid, {})) or shell.command_of(call.summary) or ""
+        run, error = tests.get(call.event_uid), trace.failed.get(call_id)
+        failed = shell.failed_program(command, error.summary) if error is not None else None
+        if run is not None and run.has_passed is False:
+            failed, error = run.family, run.result
+        elif run is not None and run.has_passed and failed == run.family:
+            failed = None
+        for name in dict.fromkeys((*shell.programs(command, failed), *([failed] if failed else ()))):
+            trace.commands[_minute(call), name].count += 1
+        if failed is not None and error is not None:
+            trace.commands[_minute(call), failed].fail(error)
 
 
 def _settle_paths(trace: Trace, payloads: Payloads) -> None:
-    """Give files that were named from another folder the names they have elsewhere."""
+    """Name the files that a summary is too short for; files that were named from another folder get the names they
+    have elsewhere."""
     for edit in trace.edits:
         given = payloads.get(edit.call.event_uid, {}).get("input")
-        if len(edit.paths) == 1 and isinstance(given, Mapping):
-            path = next((given[name] for name in _PATH_NAMES if isinstance(given.get(name), str)), "")
+        if edit.call.summary.endswith(ELLIPSIS):
+            edit.paths = tuple(dict.fromkeys(_edited_paths(given))) or edit.paths
+        elif len(edit.paths) == 1 and isinstance(given, Mapping):
+            path = named_path(given) or ""
             edit.paths = (path,) if path.endswith(edit.paths[0]) else edit.paths
 
 
-def _day(step: Step) -> int:
-    return NO_TIME if step.ts_ms is None else step.ts_ms // DAY_MS
+def _edited_paths(given: Any) -> Iterable[str]:
+    """All files that an edit's arguments name."""
+    if patched := [path for patch in find_patches(given) for path in patched_paths(patch)]:
+        return patched
+    fields = given if isinstance(given, Mapping) else {}
+    changes = fields.get("changes")
+    return changes if isinstance(changes, Mapping) else filter(None, [named_path(fields)])
+
+
+def _minute(step: Step) -> int:
+    return NO_TIME if step.ts_ms is None else step.ts_ms // MINUTE_MS
 
 
 @cache
@@ -263,7 +298,7 @@ class _Teller:
             now = step.ts_ms
             if now is not None and now >= latest_ms:
                 if now - latest_ms <= PAUSE_MS:
-                    active_ms[now // HOUR_MS] += now - latest_ms
+                    active_ms[now // MINUTE_MS] += now - latest_ms
                 elif latest is not None and now - latest_ms >= IDLE_MS:
                     self.trace.idles.append((latest, step))
                 latest, latest_ms = step, now
@@ -286,7 +321,7 @@ class _Teller:
                 edit.has_failed = True
 
     def _request(self, step: Step) -> None:
-        self.trace.turns[NO_TIME if step.ts_ms is None else step.ts_ms // HOUR_MS] += 1
+        self.trace.turns[_minute(step)] += 1
         if step.is_abandoned:
             return
         trace, is_after_stop = self.trace, self._is_stopped
@@ -329,7 +364,7 @@ class _Teller:
         self._work()
         self._reply = None  # what it says after work is no answer to the words alone
         tool = step.tool or "unknown"
-        trace.tools[_day(step), tool].count += 1
+        trace.tools[_minute(step), tool].count += 1
         if step.is_retry:
             trace.retries.append(step)
         command = shell.command_of(step.summary)
@@ -344,7 +379,7 @@ class _Teller:
 
     def _ran(self, step: Step, command: str) -> None:
         tests = shell.test_family(command) if step.kind == schema.TEST_RUN else shell.test_task(command)
-        self.trace.commands[_day(step), tests or shell.family(command)].count += 1
+        self.trace.ran[step.call_id or step.uid] = step
         if tests and not shell.only_lists_tests(command):
             self._test(step, tests)
 
@@ -395,25 +430,28 @@ class _Teller:
         if call is None or call.role != "assistant":
             self.trace.errors.append(step)
             return
-        uses = self.trace.tools[_day(call), call.tool or "unknown"]
+        uses = self.trace.tools[_minute(call), call.tool or "unknown"]
         command = shell.command_of(call.summary)
         if words.was_cut_off(step.summary):
+            if words.timed_out(step.summary):
+                uses.fail(step)
+                self.trace.failed[step.call_id or ""] = step
             self._end_call(step, is_done=False)
         elif words.is_refused_by_rule(step.summary):
             self.trace.denials.append(step)
+            self.trace.refused.add(step.call_id or "")
             uses.refusals += 1
             self._end_call(step, is_done=False)
         elif command is not None and _EXIT_1.match(step.summary) and shell.answers_by_exit(command):
             self._end_call(step, is_done=True)
         else:
             self.trace.errors.append(step)
-            uses.fail(step.summary)
-            is_test = self._end_call(step, is_done=False)
-            if command is not None and not is_test and shell.is_one_thing(command):
-                self.trace.commands[_day(call), shell.family(command)].fail(step.summary)
+            uses.fail(step)
+            self.trace.failed[step.call_id or ""] = step
+            self._end_call(step, is_done=False)
 
-    def _end_call(self, result: Step, *, is_done: bool) -> bool:
-        """Tell the edit or the test run that waits for its result; True if it is a test run."""
+    def _end_call(self, result: Step, *, is_done: bool) -> None:
+        """Tell the edit or the test run that waits for its result."""
         waiting = self._waiting.get(result.call_id or "")
         if not is_done:
             self.trace.undone.add(result.call_id or "")
@@ -421,7 +459,6 @@ class _Teller:
             waiting.has_failed = not is_done
         elif isinstance(waiting, SuiteRun):
             waiting.result = result
-        return isinstance(waiting, SuiteRun)
 
     def _intervention(self, step: Step) -> None:
         if self._stopped_call is not None and not step.summary.startswith(REFUSED):
@@ -435,7 +472,9 @@ class _Teller:
             self.trace.replies.append(Reply(step, False))
         call = self.trace.calls.get(step.call_id or "")
         if call is not None:
-            self.trace.tools[_day(call), call.tool or "unknown"].refusals += not words.was_cut_off(step.summary)
+            if not words.was_cut_off(step.summary):
+                self.trace.tools[_minute(call), call.tool or "unknown"].refusals += 1
+                self.trace.refused.add(step.call_id or "")
             self._end_call(step, is_done=False)
 
     def _decision(self, step: Step) -> None:

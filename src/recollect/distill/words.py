@@ -293,6 +293,43 @@ CUT_OFF = re.compile(
     re.IGNORECASE,
 )
 
+SERVICE_ERROR = "service error"
+_SERVICE_STOPS = (
+    (
+        _any(
+            r"(?:\S+ ){0,2}usage limit reached"
+            r"|(?:you['’]ve|you have) (?:hit|reached|used|exceeded) your\b.*\b(?:limit|quota)"
+            r"|(?:\S+ )?(?:5-hour|weekly|daily|monthly|session|opus|sonnet) limit reached|limit reached\b"
+            r"|(?:api error\b.{0,80})?(?:usage_limit|insufficient_quota|quota exceeded)"
+            r"|credit balance is too low|out of (?:extra )?(?:usage|credits)"
+        ),
+        "usage limit",
+    ),
+    (
+        _any(
+            r"(?:api error\b.{0,80})?(?:prompt is too long|input (?:length|is too long)|context_length_exceeded"
+            r"|context (?:length|window) (?:exceeded|limit)|\w* ?ran out of room in the model's context)"
+        ),
+        "prompt is too long",
+    ),
+    (_any(r"api error\b.*(?:rate.?limit|\b429\b)|rate limit"), "rate limit"),
+    (_any(r"invalid api key|please run /login|api error: 40[13]|oauth token|not logged in|unauthorized"), "no access"),
+    (
+        _any(
+            r"api error\b|(?:internal )?server error\b|overloaded|stream (?:error|disconnected)|connection error"
+            r"|request timed out$|error communicating|unexpected status \d"
+        ),
+        SERVICE_ERROR,
+    ),
+)
+_WANTS_PERMISSION = _any(
+    r"\b(?:your|need|needs|requires?|without|grant|granted|missing) (?:\w+ ){0,3}(?:approval|permissions?)\b",
+    r"\b(?:permission|approval|access)s? (?:to \w+ )?(?:(?:was|were|has been|is|are) )?(?:not )?"
+    r"(?:denied|refused|granted|needed|required|rejected)",
+    r"\b(?:approve|allow|grant) (?:it|this|the|me)\b|\bnot (?:allowed|permitted)\b|\b(?:blocked|denied|rejected)\b",
+)
+_TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
+
 COMPACTED = re.compile(
     r"^(?:[Cc]ontext|[Cc]onversation) compacted|^auto compact completed|^summary of the conversation so far"
 )
@@ -389,6 +426,21 @@ def gist(answer: str) -> str:
 def was_cut_off(summary: str) -> bool:
     """Whether a call was stopped while it ran, and so had been allowed."""
     return CUT_OFF.match(summary) is not None
+
+
+def service_stop(text: str) -> str | None:
+    """What the service of a model ended the work for, if these are its words; an agent may talk of such things."""
+    head = text[:HEAD_CHARS].lower().removeprefix("failed: ")
+    return next((name for pattern, name in _SERVICE_STOPS if pattern.match(head)), None)
+
+
+def wants_permission(answer: str) -> bool:
+    return _WANTS_PERMISSION.search(answer.lower()) is not None
+
+
+def timed_out(summary: str) -> bool:
+    """Whether a call was stopped because it took too long: that is a failure of its own."""
+    return _TIMED_OUT.search(summary) is not None
 
 
 def says_cannot(text: str) -> bool:

@@ -1,25 +1,34 @@
 """Erasing forgotten sessions. Whatever stops it, the next forget or sweep finishes it."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recollect import analysis, sessions
 from recollect.errors import Busy, StoreUnwritable
+from recollect.forget.answers import expire_answers
 from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
+from recollect.progress import silent
 from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root, remove, replace_file
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor
+    from recollect.sessions import AccountRules
 
 FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and no other program reading the store"
 
 
 def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
+    if store.evictions.names():
+        from recollect.forget.lines import drop_lines  # loads the rules of redaction
+
+        drop_lines(store, keys)
     store.erasure.drop(keys)
+    expire_answers(store)
     _drop_sums(store)
     _shorten_log(store.folder / HOOK_LOG_NAME, {key.native_id for key in keys})
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
@@ -28,6 +37,7 @@ def drop(store: Store, keys: Collection[SessionKey]) -> None:
 
 def drop_prepared(store: Store) -> None:
     """Remove files with quotes of sessions beside the databases; the log of hooks begins anew."""
+    expire_answers(store)
     (store.folder / HOOK_LOG_NAME).unlink(missing_ok=True)
     _drop_sums(store)
 
@@ -68,7 +78,7 @@ def _forget_heirs(store: Store) -> None:
         store.tombstones.add([Tombstone(*key, b"") for key in heirs])
 
 
-def finish_forgetting(store: Store) -> None:
+def finish_forgetting(store: Store, rules: "AccountRules", domains: Mapping[str, str]) -> None:
     """Finish what was stopped: a tombstone whose session is still held, or whose last step is missing."""
     store.tombstones.take_over()
     _forget_heirs(store)
@@ -79,8 +89,18 @@ def finish_forgetting(store: Store) -> None:
     drop(store, left)
     # Without room, or while somebody reads, the last step has to wait; doctor reports it.
     with suppress(StoreUnwritable, Busy):
-        store.erasure.scrub()
-        store.tombstones.finish(left)
+        leave_no_byte(store, rules, domains, left)
+
+
+def leave_no_byte(
+    store: Store, rules: "AccountRules", domains: Mapping[str, str], keys: Collection[SessionKey]
+) -> None:
+    """Take sessions that were dropped out of what was made of others with them, and out of every unused page."""
+    sessions.settle_sessions(store, rules, domains, silent)
+    sessions.name_repos(store, domains)
+    analysis.distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
+    store.erasure.scrub()
+    store.tombstones.finish(keys)
 
 
 def scrub_if_due(store: Store) -> None:

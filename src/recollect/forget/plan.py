@@ -11,15 +11,15 @@ from urllib.parse import unquote
 
 import orjson
 
-from recollect import analysis
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
-from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting
+from recollect.forget.answers import count_answers
+from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting, leave_no_byte
 from recollect.ingest import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
 from recollect.progress import Progress, silent
 from recollect.schema import Session
-from recollect.sessions import AccountRules, all_reached, name_repos, settle_sessions
+from recollect.sessions import AccountRules, all_reached
 from recollect.store import HeldContent, SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
@@ -143,7 +143,7 @@ class ForgetPlan:
     """What would be deleted, and what stays although it holds the same text.
 
     `files` are the agents' own logs, which are never changed. `lines` could not be read, and their files hold several
-    sessions or none.
+    sessions or none. `answers` counts those that groups' sandboxes were given: they quote any session, so all go.
     """
 
     sessions: tuple[ForgottenSession, ...]
@@ -151,6 +151,7 @@ class ForgetPlan:
     forks: tuple[ForgottenSession, ...]
     files: tuple[str, ...]
     copies: tuple[UnreachableCopy, ...]
+    answers: int
     asked: Asked
 
     @property
@@ -194,6 +195,7 @@ def plan_forgetting(store: Store, selection: Selection, progress: Progress, *, w
             *(UnreachableCopy(copy.kind, copy.path, rfc3339(copy.made_ms)) for copy in copies),
             *(UnreachableCopy("archive", row.path, rfc3339(row.made_ms)) for row in store.archives.of(sorted(chosen))),
         ),
+        answers=count_answers(store) if chosen or matches.lines else 0,
         asked=asked,
     )
 
@@ -222,17 +224,19 @@ def apply_plan(
         kept = tuple(fork.native_id for fork in keeping)
         store.tombstones.add([Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)])
         with _reported_as_begun():
-            _remove(store, rules, domains, keys)
+            drop(store, keys)
+            leave_no_byte(store, rules, domains, keys)
+            store.checkpoint()
     return planned
 
 
-def finish_interrupted(store: Store) -> int:
+def finish_interrupted(store: Store, rules: AccountRules, domains: Mapping[str, str]) -> int:
     """Finish what an interrupted call of `apply_plan` began; return how many sessions and lines that was about."""
     begun = store.tombstones.unfinished()
     if not begun:
         return 0
     with without_sweeps(store):
-        finish_forgetting(store)
+        finish_forgetting(store, rules, domains)
         if store.tombstones.unfinished():
             raise StoreUnwritable("Forgetting started but could not finish", FINISHES_FORGETTING)
         store.checkpoint()
@@ -247,16 +251,6 @@ def is_forgotten(store: Store, name: str) -> bool:
         or (is_part and (key.native_id.startswith(name) or key.native_id.endswith(name)))
         for key in store.tombstones.names()
     )
-
-
-def _remove(store: Store, rules: AccountRules, domains: Mapping[str, str], keys: set[SessionKey]) -> None:
-    drop(store, keys)
-    settle_sessions(store, rules, domains, silent)
-    name_repos(store, domains)
-    analysis.distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
-    store.erasure.scrub()
-    store.tombstones.finish(keys)
-    store.checkpoint()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from recollect import analysis
+from recollect.forget.answers import expire_answers
 from recollect.forget.erase import drop_leftovers, drop_prepared
 from recollect.kinds import SessionKey
 from recollect.recall import index_pending
@@ -118,6 +119,7 @@ class _Rescan:
         """Leave no byte of what was replaced, then note the rules that were applied."""
         if self._dry_run:
             return
+        expire_answers(self._store)
         if self._sessions_changed or self._has_changed_rows or must_scrub:
             drop_prepared(self._store)
             self._store.erasure.scrub()

@@ -4,7 +4,6 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.groups.folders import ANSWERS, TASKS, open_shared
     from recollect.groups.group import (
         Group,
         Mount,
@@ -21,14 +20,16 @@ if TYPE_CHECKING:
     )
     from recollect.groups.ipc import (
         Answered,
+        Host,
         Request,
         Snapshot,
         answer_requests,
+        ask,
         bookmark_history,
         has_requests,
         write_snapshots,
     )
-    from recollect.groups.runner import Run, RunReport, run_agent
+    from recollect.groups.runner import Run, RunReport, prepare_home, run_agent
     from recollect.groups.sessions import (
         ActiveSession,
         Bookmark,

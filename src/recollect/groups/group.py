@@ -54,9 +54,13 @@ def get_group(store: Store, folder: Path, name: str) -> Group:
 
 
 def add_group(store: Store, folder: Path, row: GroupRow) -> Group:
-    """Make a group of a folder; sessions that were read before join it at once."""
+    """Make a group of a folder; sessions that were read before join it at once. The same one again changes nothing."""
     _require_name(row.name)
-    if any(known.name == row.name for known in store.groups.all()):
+    known_row = next((known for known in store.groups.all() if known.name == row.name), None)
+    if known_row == row._replace(created_ms=known_row.created_ms if known_row else 0):
+        assign_groups(store)
+        return get_group(store, folder, row.name)
+    if known_row is not None:
         raise UsageError(f"Group exists: {row.name}", f"`recollect group remove {row.name}` removes it")
     for known in store.groups.all():
         if Path(known.path) == Path(row.path):

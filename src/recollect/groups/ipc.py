@@ -5,31 +5,40 @@ is stored together with its answer, and the file goes last: whatever ends the ho
 is done twice.
 """
 
+import os
+import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from recollect.clock import now_ms, rfc3339
-from recollect.errors import NotInGroup, RecollectError, UsageError
-from recollect.groups.folders import ANSWERS, INPUT, TASKS, SharedFolder, open_shared
-from recollect.groups.group import Group
+from recollect.errors import NotFound, NotInGroup, RecollectError, UsageError
+from recollect.groups.group import Group, Mount
 from recollect.groups.sessions import Bookmark
 from recollect.schema import to_json
+from recollect.shared_folder import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_NAME, SharedFolder, open_shared
 
 VERSION = 1
-HISTORY_NAME, GROUPS_NAME, TASKS_NAME = "session_history.json", "available_groups.json", "current_tasks.json"
+GROUPS_NAME = "available_groups.json"
 REQUEST_BYTES = 64 * 1024
+_ANSWER_BYTES, _PAUSE_S = 4_000_000, 0.05
+TURN = 20  # requests of a group that are answered before another group's
 _TEXT_CHARS = 2_000
 _MOST_HITS = 20
+_WITH_PATHS = ("archive", "cwd", "repo", "resume_command")  # of answers
 # The fields of each request beside `action`, `id` and `group`, and whether it needs them.
 _FIELDS: dict[str, dict[str, bool]] = {
     "clear": {"name": True},
     "resume": {"target": True, "save_as": False},
     "list": {},
     "search": {"query": True, "limit": False},
+    "archive": {"session": False},
 }
 
 
@@ -91,6 +100,7 @@ class Request:
 
 Execute = Callable[[Request], Mapping[str, Any]]
 Known = Callable[[str], str | None]  # the answer that a request got before
+Redact = Callable[[list[bytes]], Mapping[int, bytes]]  # those of some documents that change, by index
 
 
 def has_requests(group: Group) -> bool:
@@ -101,28 +111,54 @@ def has_requests(group: Group) -> bool:
         return bool(tasks.names())
 
 
-def answer_requests(group: Group, known: Known, execute: Execute) -> list[Answered]:
-    """Answer the requests that are there, in the order of their names."""
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What answers requests, and what makes an answer fit for the sandbox: no secret in it, and its own paths."""
+
+    known: Known
+    execute: Execute
+    redact: Redact
+    mounts: Sequence[Mount]
+
+    def document(self, answer: Mapping[str, Any]) -> bytes:
+        document = orjson.dumps(self._in_sandbox(answer), option=orjson.OPT_INDENT_2)
+        return self.redact([document]).get(0, document)
+
+    def _in_sandbox(self, value: Any, name: str = "") -> Any:
+        """The same with the paths that the sandbox has what it mounts at."""
+        if isinstance(value, Mapping):
+            return {key: self._in_sandbox(inner, key) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._in_sandbox(inner) for inner in value]
+        if isinstance(value, str) and name in _WITH_PATHS:
+            for mount in sorted(self.mounts, key=lambda mount: -len(mount.host)):
+                value = re.sub(rf"{re.escape(mount.host)}(?=[/'\s]|$)", mount.sandbox, value)
+        return value
+
+
+def answer_requests(group: Group, host: Host) -> list[Answered]:
+    """Answer the first requests that are there, in the order of their names."""
     with open_shared(Path(group.ipc)) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
-        return [_answer(group, tasks, answers, name, known, execute) for name in tasks.names()]
+        return [_answer(group, tasks, answers, name, host) for name in tasks.names()[:TURN]]
 
 
-def _answer(
-    group: Group, tasks: SharedFolder, answers: SharedFolder, name: str, known: Known, execute: Execute
-) -> Answered:
+def _answer(group: Group, tasks: SharedFolder, answers: SharedFolder, name: str, host: Host) -> Answered:
     request_id, action, error = name.removesuffix(".json"), None, None
     try:
         request = parse_request(request_id, group.name, tasks.read(name, REQUEST_BYTES))
         action = request.action
-        before = known(request_id)
-        content = orjson.loads(before) if before is not None else dict(execute(request))
+        before = host.known(request_id)
+        content = orjson.loads(before) if before is not None else dict(host.execute(request))
         answer = {"version": VERSION, "id": request_id, "ok": True} | content
     except RecollectError as problem:
         error = problem.code
         error_fields = {"code": problem.code, "message": problem.message, "hint": problem.hint}
         choices = {"choices": list(problem.choices)} if problem.choices else {}
         answer = {"version": VERSION, "id": request_id, "ok": False, "error": error_fields | choices}
-    answers.write(name, orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+    try:
+        answers.write(name, host.document(answer))
+    except UsageError as problem:  # a folder has its name
+        error = problem.code
     tasks.remove(name)
     return Answered(group.name, request_id, action, error)
 
@@ -148,14 +184,33 @@ def parse_request(request_id: str, group: str, content: bytes) -> Request:
 
 def _require_fields(action: str, fields: Mapping[str, Any]) -> None:
     known = _FIELDS[action]
-    for name in fields.keys() - known.keys():
-        raise UsageError(f"Unknown field of `{action}`: {name[:100]}", f"known: {', '.join(known)}")
+    if fields.keys() - known.keys():
+        raise UsageError(f"Unknown field of `{action}`", f"known: {', '.join(known)}")
     for name, is_needed in known.items():
         value = fields.get(name)
-        if value is None and not is_needed:
+        if (value is None and not is_needed) or (name == "target" and type(value) is int):
             continue
         if name == "limit":
             if type(value) is not int or not 1 <= value <= _MOST_HITS:
                 raise UsageError(f"`limit` must be a number from 1 to {_MOST_HITS}")
         elif not isinstance(value, str) or not value.strip() or len(value) > _TEXT_CHARS:
             raise UsageError(f"`{name}` must be a text of 1 to {_TEXT_CHARS:,} characters")
+
+
+def ask(ipc: str | PathLike[str], action: str, fields: Mapping[str, Any], patience_s: float) -> Mapping[str, Any]:
+    """What the host answers; raises NotFound if nobody does, and RecollectError for what it refuses."""
+    name = f"ask-{time.time_ns()}-{os.getpid()}.json"
+    with open_shared(Path(ipc)) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
+        tasks.write(name, orjson.dumps({"action": action, **fields}))
+        deadline = time.monotonic() + patience_s
+        while not answers.has(name):
+            if time.monotonic() > deadline:
+                tasks.remove(name)
+                raise NotFound("The host does not answer", "`recollect ipc serve` must be running there")
+            time.sleep(_PAUSE_S)
+        answer: dict[str, Any] = orjson.loads(answers.read(name, _ANSWER_BYTES))
+        with suppress(OSError):  # it may not be ours to delete
+            answers.remove(name)
+    if not answer["ok"]:
+        raise RecollectError(str(answer["error"]["message"]), answer["error"]["hint"])
+    return answer

@@ -20,9 +20,9 @@ import orjson
 from recollect.agentkit.runner import Dialogue, Ended, HomeSettings, Message, Reply, Said, Started, Task
 from recollect.agents import runner_of
 from recollect.errors import Busy, NotFound, RecollectError, UsageError
-from recollect.groups.folders import CLOSE_NAME, INPUT, SharedFolder, open_shared
 from recollect.groups.group import Group
 from recollect.groups.sessions import GroupSessions
+from recollect.shared_folder import CLOSE_NAME, INPUT, SharedFolder, open_shared
 
 CLOSED, ENDED = "closed", "ended"
 _SENT = ".sent"  # ends the name of a follow-up that the agent was sent, until its turn is over
@@ -71,26 +71,26 @@ def run_agent(run: Run, sessions: GroupSessions, was_received: WasReceived, say:
     Raises Busy if the group's agent is running, and RecollectError if it cannot be started or reports a failure.
     """
     runner = runner_of(run.agent)
-    _prepare_home(run, runner.prepare)
+    prepare_home(run.group, run.agent, run.home, run.settings)
     ipc = Path(run.group.ipc)
     with _alone(ipc) as lock, open_shared(ipc) as folder, folder.below(INPUT) as inputs:
         _settle_sent(inputs, was_received)
-        folder.remove(CLOSE_NAME)
+        for place in (inputs, folder):
+            place.remove(CLOSE_NAME)
         dialogue: Dialogue = runner.Dialogue(run.task)
         with _started(run, dialogue) as process:
             os.pwrite(lock, f"{process.pid:>20}".encode(), 0)
             return _Running(run, dialogue, process, sessions, folder, inputs, say).to_its_end()
 
 
-def _prepare_home(run: Run, prepare: Callable[[Path, HomeSettings], None]) -> None:
+def prepare_home(group: Group, agent: str, home: Path, settings: HomeSettings) -> None:
     """Make the agent's home if there is none, and give it the group's skills as they are now."""
-    is_new = not run.home.exists()
-    run.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if is_new or not any(run.home.iterdir()):
-        prepare(run.home, run.settings)
-    skills = Path(run.group.path) / "skills"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not any(home.iterdir()):
+        runner_of(agent).prepare(home, settings)
+    skills = Path(group.path) / "skills"
     if skills.is_dir() and not skills.is_symlink():
-        shutil.copytree(skills, run.home / "skills", dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(skills, home / "skills", dirs_exist_ok=True, symlinks=True)
 
 
 @contextmanager
@@ -280,10 +280,11 @@ class _Running:
         return self.report
 
     def _is_over(self) -> bool:
-        if self._folder.has(CLOSE_NAME):
-            self._folder.remove(CLOSE_NAME)
-            self.report.ended = CLOSED
-            return True
+        for folder in (self._inputs, self._folder):  # hosts also write it beside the folders
+            if folder.has(CLOSE_NAME):
+                folder.remove(CLOSE_NAME)
+                self.report.ended = CLOSED
+                return True
         if self._failure is not None:
             return True
         is_idle = self.report.turns > 0 and not self._is_busy and not self._prompts and not self._inputs.names()

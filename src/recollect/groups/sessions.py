@@ -8,10 +8,10 @@ from pathlib import Path
 
 from recollect.clock import AsDatetime, as_ms, now_ms, rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.groups.folders import signal_close
 from recollect.groups.group import Group
 from recollect.kinds import SessionKey
 from recollect.schema import Session
+from recollect.shared_folder import signal_close
 from recollect.store import BookmarkRow, Change, Pointer, Store
 
 WORKING, WAITING = "working", "waiting"
@@ -140,14 +140,17 @@ class GroupSessions:
         return list(map(_bookmark, self._store.groups.bookmarks(self.group)))
 
     def find(self, name: str) -> Bookmark | None:
-        """The bookmark with this number or name, in any case; None if there is none.
+        """The bookmark with this number or name, in any case, or whose archive is this file; None if there is none.
 
         Raises Ambiguous if several have the name.
         """
-        bookmarks = self.history()
+        bookmarks, file_name = self.history(), name.rpartition("/")[2]
         if name.isdecimal() and (found := [item for item in bookmarks if item.id == int(name)]):
             return found[0]
         named = [item for item in bookmarks if item.name.casefold() == name.casefold()]
+        if not named and file_name:
+            archived = {":".join(key) for key in self._store.archives.named(file_name)}
+            named = [item for item in bookmarks if item.session_uid in archived]
         if len(named) > 1:
             raise Ambiguous(
                 f"{len(named)} bookmarks are named `{name}`", "give the number of one", self._choices(named)
@@ -222,20 +225,30 @@ Answer = Callable[[dict[str, object]], tuple[str, str]]  # what a request is ans
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """A conversation that was put aside; `archive` is its document, if there is anything stored of it."""
+    """A conversation that was put aside; `archive` is its document, if there is anything stored of it.
+
+    `was_done`: the same call had done it before, and was killed before it could say so.
+    """
 
     bookmark: Bookmark
     archive: str | None
+    was_done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A conversation that is active again, and the bookmark of the one it replaced, if there is one."""
+    """A conversation that is active again, and the bookmark of the one it replaced, if there is one.
+
+    `resume_command` continues it in `cwd` with the agent's own program. `was_done` as in `Cleared`.
+    """
 
     group: str
     session_uid: str
     name: str
     saved_as: str | None
+    was_done: bool = False
+    cwd: str | None = None
+    resume_command: str | None = None
 
 
 def clear_session(
@@ -243,33 +256,35 @@ def clear_session(
     sessions: GroupSessions,
     name: str,
     find: Callable[[str], Session],
-    write: Callable[[Session, Path], Path],
-    answer: Answer | None = None,
+    write: Callable[[Session, Path, str], Path],
+    answer: Answer,
 ) -> Cleared:
     """Archive the active session, bookmark it, and have none; a running agent is closed.
 
     The agent is closed first: were all to end after that, it would go on with the same session at the next prompt.
     """
     active, name = sessions.require(), sessions.clean(name)
-    archive = _archived(active, Path(group.conversations), find, write)
+    archive = _archived(active, Path(group.conversations), name, find, write)
     signal_close(Path(group.ipc))
     change: dict[str, object] = {"session_uid": active, "name": name, "archive": archive}
-    return Cleared(sessions.put_aside(name, answer(change) if answer else None), archive)
+    return Cleared(sessions.put_aside(name, answer(change)), archive)
 
 
 def _archived(
-    session_uid: str, folder: Path, find: Callable[[str], Session], write: Callable[[Session, Path], Path]
+    session_uid: str,
+    folder: Path,
+    name: str,
+    find: Callable[[str], Session],
+    write: Callable[[Session, Path, str], Path],
 ) -> str | None:
     try:
         session = find(session_uid)
     except NotFound:
         return None  # it was never stored: excluded, forgotten, or without a word in it
-    return str(write(session, folder))
+    return str(write(session, folder, name))
 
 
-def resume_session(
-    group: Group, sessions: GroupSessions, target: str, save_as: str | None = None, answer: Answer | None = None
-) -> Resumed:
+def resume_session(group: Group, sessions: GroupSessions, target: str, save_as: str | None, answer: Answer) -> Resumed:
     """Make a bookmarked session the active one, `save_as` keeping the one active now; a running agent is closed.
 
     Raises NotFound with names like it, or Ambiguous with all of that name; then nothing changes.
@@ -280,11 +295,11 @@ def resume_session(
         hint = (
             f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "`recollect bookmarks` lists them"
         )
-        raise NotFound(f"No bookmark has this number or name: {target}", hint)
+        raise NotFound(f"No bookmark has this number, name or archive: {target}", hint)
     if save_as is not None:
         sessions.require()
         save_as = sessions.clean(save_as)
     signal_close(Path(group.ipc))
     change: dict[str, object] = {"session_uid": bookmark.session_uid, "name": bookmark.name, "saved_as": save_as}
-    sessions.restore(bookmark.id, save_as, answer(change) if answer else None)
+    sessions.restore(bookmark.id, save_as, answer(change))
     return Resumed(group.name, bookmark.session_uid, bookmark.name, save_as)

@@ -4,8 +4,9 @@ import os
 import re
 
 from recollect import __version__
+from recollect.home import IPC_VARIABLE, environment
 from recollect.hooks import claims, coin, log, spool
-from recollect.hooks.event import CHECK, HookEvent
+from recollect.hooks.event import CHECK, PRE_COMPACT, HookEvent
 from recollect.recall import BRIEF, FIXES, PROMPTS, is_on, read_brief
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 MOST_CHARS = 9_500  # agents cut what is added at 10,000, or put a short preview in its place
 SWEEP_LOG = "hooks.log"
-NEWS = ("Stop", "SessionEnd", "PreCompact")
+_PATIENCE_S = 8  # for the host; the agent waits for ten seconds
+NEWS = ("Stop", "SessionEnd", PRE_COMPACT)
 # Whether it is worth looking: most of what commands print has no word of failure in it.
 _FAILURE = re.compile(
     r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable|undefined"
@@ -30,6 +32,10 @@ _COMPACTED = (
 def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
     """The JSON that the agent gets; None if there is nothing to add."""
     if not event.session or not os.path.isdir(store_folder):
+        if event.session and event.name == PRE_COMPACT and (ipc := environment().get(IPC_VARIABLE)):
+            from recollect.groups import ask  # in a sandbox, where the host has the store
+
+            ask(ipc, "archive", {"session": event.session}, _PATIENCE_S)
         return None
     if event.name == CHECK:
         return {"recollect": __version__}
@@ -44,7 +50,7 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
         if not claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn):
             return None
         try:
-            if event.name == "PreCompact":
+            if event.name == PRE_COMPACT:
                 from recollect.api import rescue  # loads the store and the rules of redaction
 
                 rescue(event.transcript)  # what the agent may drop from its log as soon as this returns

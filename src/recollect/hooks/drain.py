@@ -1,25 +1,31 @@
 """The sweep that hooks start: of the files they noted, until there are no more notes."""
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recollect.api import open_memory
-from recollect.errors import Busy
+from recollect.errors import Busy, RecollectError
 from recollect.hooks import claims, spool
+from recollect.hooks.event import PRE_COMPACT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from recollect.api import Memory
     from recollect.sweep_report import SweepReport
 
 _NICE = 10
 _MOST_TRIES, _PAUSE_S = 120, 0.5  # while another sweep runs
 
 
-def drain_spool() -> list["SweepReport"]:
+def drain_spool() -> list[SweepReport]:
     """Sweep what hooks noted, at low priority. Does nothing if another process is doing it."""
     if os.getsid(0) == os.getpid():  # started for this alone
         os.nice(_NICE)
@@ -37,10 +43,11 @@ def drain_spool() -> list["SweepReport"]:
                 if not notes:
                     break
                 try:
-                    reports.append(memory.sweep(only=_paths(notes), with_recent=True))
+                    reports.append(memory.sweep(only=_paths(_read(notes)), with_recent=True))
                 except Busy:
                     time.sleep(_PAUSE_S)
                 else:
+                    _archive_compacted(memory, _read(notes))
                     for note in notes:
                         note.unlink(missing_ok=True)
         with suppress(OSError):
@@ -48,10 +55,23 @@ def drain_spool() -> list["SweepReport"]:
     return reports
 
 
-def _paths(notes: list[Path]) -> list[str]:
+def _paths(notes: list[Mapping[str, Any]]) -> list[str]:
     """The files that notes name, each once."""
-    paths = []
-    for note in notes:
+    paths = dict.fromkeys(note.get("path") for note in notes)
+    return [path for path in paths if isinstance(path, str) and os.path.exists(path)]
+
+
+def _read(paths: list[Path]) -> list[Mapping[str, Any]]:
+    notes = []
+    for path in paths:
         with suppress(OSError, ValueError):
-            paths.append(json.loads(note.read_bytes())["path"])
-    return [path for path in dict.fromkeys(paths) if isinstance(path, str) and os.path.exists(path)]
+            notes.append(json.loads(path.read_bytes()))
+    return [note for note in notes if isinstance(note, dict)]
+
+
+def _archive_compacted(memory: Memory, notes: list[Mapping[str, Any]]) -> None:
+    """Write what groups' agents are about to compact into the groups' conversations."""
+    for note in notes:
+        if note.get("event") == PRE_COMPACT:
+            with suppress(RecollectError, OSError):  # it is in the store all the same
+                memory.groups.archive(memory.session(str(note.get("session"))))

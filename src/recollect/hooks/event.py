@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from recollect.agentkit.adapter import AgentHooks
 
+PRE_COMPACT = "PreCompact"
 CHECK = "RecollectCheck"  # asked by `recollect doctor`, to see that a hook answers
 _ALIASES = {"transcript_path": "transcriptPath", "tool_use_id": "toolUseId"}  # of an agent that leaves out the first
 

@@ -5,7 +5,7 @@ import os
 import time
 
 from recollect.background import start
-from recollect.home import GROUP_VARIABLE, SPOOL_NAME, environment
+from recollect.home import GROUP_VARIABLE, IPC_VARIABLE, SPOOL_NAME, environment
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -38,5 +38,5 @@ def start_sweep(log_path: str) -> None:
 
     It works for no group, even if a group's agent starts it: its sessions are stored like all others.
     """
-    variables = {name: value for name, value in environment().items() if name != GROUP_VARIABLE}
+    variables = {name: value for name, value in environment().items() if name not in (GROUP_VARIABLE, IPC_VARIABLE)}
     start(("hooks", "sweep"), variables, log_path)

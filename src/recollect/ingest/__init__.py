@@ -19,6 +19,5 @@ if TYPE_CHECKING:
     )
     from recollect.ingest.protection import Protection, protected_json, protected_line, protected_names, without_secrets
     from recollect.ingest.rescue import drop_copies, save_copy, take_copies
-    from recollect.ingest.written import pass_over
 else:
     __getattr__ = lazy_names(__name__, __file__)

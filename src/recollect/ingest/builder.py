@@ -33,9 +33,12 @@ from recollect.kinds import HISTORY_LANE, SessionKey
 from recollect.redact import Learned, Redactor
 from recollect.store import (
     HIDES_LEARNED,
+    IS_CLAMPED,
     IS_ERROR,
     IS_PROVISIONAL,
+    IS_REBUILT,
     IS_RETRY,
+    MAY_REPEAT,
     TOLD_RETRY,
     Batch,
     CostTotalRow,
@@ -218,7 +221,8 @@ class _Builder:
 _NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
 _INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
 _usage_row = attrgetter(*UsageRow._fields)
-_LANE, _KIND, _FLAGS, _PAYLOAD = map(EventRow._fields.index, ("lane", "kind", "flags", "payload_start"))
+_NUMBERED = ("lane", "position", "kind", "flags", "payload_start")
+_LANE, _POSITION, _KIND, _FLAGS, _PAYLOAD = map(EventRow._fields.index, _NUMBERED)
 _EVENT_NAMES = ("summary", "native_id", "tool", "call_id", "status", "model", "provider", "metadata")
 _event_names = itemgetter(*map(EventRow._fields.index, _EVENT_NAMES))
 _usage_names = itemgetter(*map(UsageRow._fields.index, ("usage_id", "model", "provider")))
@@ -257,6 +261,9 @@ class _Stream:
         number = self._numbers.get(uid)
         if number is not None and not self._rows[number][_FLAGS] & IS_PROVISIONAL:
             if event.is_provisional or payload == self._payloads[number]:
+                row = self._rows[number]
+                if not event.is_clamped and (row[_FLAGS] & IS_CLAMPED or event.position > row[_POSITION]):
+                    row[_POSITION], row[_FLAGS] = event.position, row[_FLAGS] & ~IS_CLAMPED
                 return
             stored = self._redactor.payloads([payload]).get(0, payload)
             uid, number = second_uid(uid, hash_payload(stored)), None
@@ -287,7 +294,7 @@ class _Stream:
             event.tool,
             event.call_id,
             event.status,
-            _flags(event) if event.is_error or event.is_retry or event.is_provisional else 0,
+            _flags(event),
             self._copy_key(event, half),
             bytes.fromhex(event.retry_key) if event.retry_key else None,
             event.summary,
@@ -358,9 +365,10 @@ def _hide_beginning(redactor: Redactor, event: EventRecord) -> None:
 
 
 def _flags(event: EventRecord) -> int:
-    flags = IS_ERROR if event.is_error else 0
+    flags = (IS_ERROR if event.is_error else 0) | (IS_REBUILT if event.is_rebuilt else 0)
     if event.is_retry:
         flags |= IS_RETRY | TOLD_RETRY
+    flags |= (IS_CLAMPED if event.is_clamped else 0) | (MAY_REPEAT if event.may_repeat else 0)
     return flags | IS_PROVISIONAL if event.is_provisional else flags
 
 

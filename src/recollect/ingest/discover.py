@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +38,8 @@ class Changes:
     back: list[int] = field(default_factory=list)
     moved: list[tuple[KnownSource, str, str]] = field(default_factory=list)  # to which host and path
     readable: list[int] = field(default_factory=list)  # folders that could not be read before
-    outdated: list[int] = field(default_factory=list)  # an older adapter read them, and they can be read again whole
+    outdated: dict[int, Source] = field(default_factory=dict)  # an older adapter read them: to be read again whole
+    torn: list[int] = field(default_factory=list)  # they no longer hold all that was read from them
 
     def note(self, store: Store) -> None:
         """Have the store know which files are gone, back or moved, and drop what will be read again whole."""
@@ -47,7 +48,12 @@ class Changes:
         store.sources.mark_gone(self.gone)
         store.sources.mark_gone(self.back, is_gone=False)
         store.sources.drop(self.readable)
-        store.streams.drop_outdated(self.outdated)
+        store.streams.keep(self.torn)
+        if self.outdated:
+            from recollect.agentkit.log import moments_in  # only needed after an upgrade
+
+            moments = lru_cache(maxsize=32)(lambda source: moments_in(self.outdated[source]))  # a history has many
+            store.streams.drop_outdated(self.outdated, moments)
 
 
 def find_changes(
@@ -264,10 +270,15 @@ class _Comparison:
         if before.gone_ms is not None:
             self._changes.back.append(before.id)
         is_outdated = before.row.reader != self._adapter.version
-        if self._verify or is_outdated or before.signature != _signature(info):
-            self._changes.tasks.append(self._task(path, source, info, before))
-        if before.row.reader < self._adapter.version and _is_as_read(source, before.row):
-            self._changes.outdated.append(before.id)
+        if not (self._verify or is_outdated or before.signature != _signature(info)):
+            return
+        self._changes.tasks.append(self._task(path, source, info, before))
+        if not _is_as_read(source, before.row):
+            self._changes.torn += (
+                [before.id] if source.kind != HISTORY_LANE else []
+            )  # which is cut as a matter of course
+        elif before.row.reader < self._adapter.version:
+            self._changes.outdated[before.id] = source
 
     def _compare_new(
         self, path: str, source: Source, info: os.stat_result, missing: dict[tuple[int, int, str], KnownSource]
@@ -320,7 +331,7 @@ def _signature(info: os.stat_result) -> tuple[int, int, int, int]:
 
 def _is_as_read(source: Source, row: SourceRow) -> bool:
     """Whether a file can be read, and still holds all that was read from it before."""
-    from recollect.agentkit.lines import LineReader  # only needed after an upgrade
+    from recollect.agentkit.lines import LineReader  # only needed where there is something to read
 
     try:
         lines = LineReader(source, Cursor(row.offset, row.line, row.head, row.tail))

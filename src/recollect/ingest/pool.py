@@ -67,8 +67,11 @@ def stage_of(reading: Reading) -> str | None:
 
 
 def grouped(readings: Iterable[Reading], folder: Path) -> Iterator[list[Reading]]:
-    """Small sources share a transaction; none holds the write lock for long, least of all while hosts append."""
-    group, events, size, limits = list[Reading](), 0, 0, _limits(folder)
+    """Small sources share a transaction; none holds the write lock for long, least of all while hosts append.
+
+    The first batch has one of its own: however soon a sweep is killed, the next one begins behind it.
+    """
+    group, events, size, limits = list[Reading](), 0, 0, (1, 1)
     for reading in readings:
         group.append(reading)
         if isinstance(reading, Batch):

@@ -1,6 +1,7 @@
 """What people decided elsewhere: a sentence given by hand, or a file of decisions."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -62,15 +63,22 @@ def _date_ms(date: Any) -> int | None:
 
 
 def _items(content: str) -> Iterator[tuple[str, str, int | None]]:
-    """List items, each with its topic if it begins with one, and its date; the heading above is a topic otherwise."""
-    above = ""
-    for line in content.splitlines():
+    """List items, each with its topic if it begins with one, and its date.
+
+    The heading above is the topic of the only item below it; a topic has one decision at a time.
+    """
+    listed: list[tuple[int, str, str]] = []  # the line of the heading, its title, the item
+    number, above = 0, ""
+    for line_number, line in enumerate(content.splitlines()):
         if heading := _HEADING.match(line):
-            above = heading["title"].strip()
+            number, above = line_number, heading["title"].strip()
         elif item := _ITEM.match(line):
-            text, since_ms, topic = item["text"].strip(), None, above
-            if dated := _DATED.match(text):
-                text, since_ms = dated["rest"], _date_ms(dated["date"])
-            if named := _TOPIC.match(text):
-                topic, text = named["topic"] or named["plain"], named["rest"] or named["after"]
-            yield text, topic, since_ms
+            listed.append((number, above, item["text"].strip()))
+    counts = Counter(number for number, _, _ in listed)
+    for number, title, text in listed:
+        since_ms, topic = None, title if counts[number] == 1 else ""
+        if dated := _DATED.match(text):
+            text, since_ms = dated["rest"], _date_ms(dated["date"])
+        if named := _TOPIC.match(text):
+            topic, text = named["topic"] or named["plain"], named["rest"] or named["after"]
+        yield text, topic, since_ms

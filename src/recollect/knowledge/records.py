@@ -167,7 +167,7 @@ class Workflow:
     """A sequence of steps that several exchanges took; a failed step ends in `!`.
 
     `lift` is how much more often they come together than by chance; `success_rate` is of the exchanges that tell how
-    they ended; `evidence` are requests that were worked on like this, the latest last.
+    they ended; `evidence` are requests that were worked on like this, the latest last: `event_uid`, in `session_uid`.
     """
 
     steps: tuple[str, ...]
@@ -178,11 +178,13 @@ class Workflow:
     median_tokens: int
     agents: tuple[str, ...]
     evidence: tuple[str, ...]
+    session_uid: str
+    event_uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailingCommand:
-    """A family of commands that fails here, what it says then, and what worked instead if that is known."""
+    """A family of commands that fails here, what it said last and where, and what worked instead if that is known."""
 
     command: str
     uses: int
@@ -190,6 +192,8 @@ class FailingCommand:
     rate: float
     sample: str
     instead: str | None
+    session_uid: str | None
+    event_uid: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from recollect.knowledge.facts import Material
 from recollect.knowledge.records import FailingCommand, Route, Workflow
 from recollect.knowledge.runs import Run
 from recollect.knowledge.topics import relevance, topic_words
-from recollect.store import ExchangeRow, Step, StoredExchange, StoredFact
+from recollect.store import ExchangeRow, StatRow, Step, StoredExchange, StoredFact
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200
@@ -174,11 +174,13 @@ def _workflow(pattern: tuple[str, ...], chosen: Sequence[StoredExchange], lift: 
         median_tokens=costs[len(costs) // 2],
         agents=tuple(sorted({one.agent for one in chosen})),
         evidence=tuple(dict.fromkeys(one.request_uid for one in chosen[-4:])),
+        session_uid=chosen[-1].session_uid,
+        event_uid=chosen[-1].request_uid,
     )
 
 
-def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[StoredFact]) -> list[FailingCommand]:
-    """Commands that fail often (name, uses, failures, a sample of what they say), with what worked instead if known."""
+def failing_commands(uses: Sequence[StatRow], fixed: Sequence[StoredFact]) -> list[FailingCommand]:
+    """Commands that fail often, with what the last failure said and where, and what worked instead if known."""
     instead: dict[str, Counter[str]] = defaultdict(Counter)
     for fact in fixed:
         command = fact.object if fact.object_kind == "command" else None
@@ -186,12 +188,22 @@ def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[
             for name in shell.doings(fact.details.get("command") or "") & shell.doings(command):
                 instead[name][command] += 1
     found = []
-    for name, count, failures, sample in uses:
+    for row in uses:
+        name, count, failures = row.name or "", row.uses or 0, row.failures or 0
         is_frequent = count >= _LEAST_USES and failures >= _LEAST_FAILURES and failures / count >= _LEAST_RATE
         if is_frequent and name[:1].isalnum():
             best = instead[name].most_common(1)
             found.append(
-                FailingCommand(name, count, failures, round(failures / count, 2), sample, best[0][0] if best else None)
+                FailingCommand(
+                    command=name,
+                    uses=count,
+                    failures=failures,
+                    rate=round(failures / count, 2),
+                    sample=row.sample or "",
+                    instead=best[0][0] if best else None,
+                    session_uid=row.sample_session_uid,
+                    event_uid=row.sample_event_uid,
+                )
             )
     return sorted(found, key=lambda one: (-one.rate * min(one.failures, 10), one.command))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from recollect.errors import NotFound
+from recollect.errors import NotFound, SourceUnreadable
 from recollect.live.host import Live
 from recollect.live.jsonl import SUFFIX, SessionFile, read_file
 from recollect.live.records import FileStatus, ImportReport
@@ -29,7 +29,8 @@ class Backfill:
             report.sessions_new += is_new and new > 0
             report.messages_new += new
             report.messages_known += len(found.lines) - new
-            report.bad_lines += found.bad_lines
+            report.bad_lines += len(found.skipped)
+            report.skipped += [(str(found.path), number, reason) for number, reason, _, _ in found.skipped]
             waiting += [found.key] if new and not dry_run else []
             if len(waiting) >= _SHOWN_AT_ONCE:
                 self._live.show(waiting)
@@ -42,9 +43,9 @@ class Backfill:
             raise NotFound(f"No such folder: {folder}", "name the folder that holds the `.jsonl` files")
         for path in sorted(folder.rglob(f"*{SUFFIX}")):
             try:
-                yield read_file(path)
-            except OSError as error:
-                report.failures.append((str(path), error.strerror or str(error)))
+                yield read_file(path, root=folder)
+            except (OSError, SourceUnreadable) as error:
+                report.failures.append((str(path), getattr(error, "strerror", None) or str(error)))
 
     def take(self, found: SessionFile, *, dry_run: bool = False, is_shown: bool = True) -> int:
         """Store the messages that only a file has, in one transaction; returns how many."""
@@ -74,5 +75,5 @@ class Backfill:
             len(in_store),
             only_in_file,
             only_in_store,
-            found.bad_lines,
+            len(found.skipped),
         )

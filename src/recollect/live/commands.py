@@ -34,7 +34,7 @@ def route(live: "Live", key: str, text: str) -> Reply | None:
 
 def _history(live: "Live", key: str, words: str) -> str:
     result = live.session_search(words, current=key, limit=_LISTED)
-    return "\n".join(lines_for_people(result)) or "Nothing found in other conversations"
+    return "\n".join(lines_for_people(result)) or "Nothing found"
 
 
 def _sessions(live: "Live", key: str, words: str) -> str:

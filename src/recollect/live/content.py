@@ -1,4 +1,4 @@
-"""What is kept of a message's content: its text, its parts without the bytes of media, and references to files."""
+"""What is kept of a message's content: its text, calls, parts without the bytes of media, and references to files."""
 
 import hashlib
 import mimetypes
@@ -9,17 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from recollect.agentkit.content import media_reference
+from recollect.agentkit.values import as_id, storable
 from recollect.errors import NotFound
-from recollect.live.records import CHANGED, MISSING, MOVED, PRESENT, Media
+from recollect.live.records import CHANGED, MISSING, MOVED, PRESENT, Media, Message
 
 _LEAST_MEDIA_CHARS = 256  # of base64; less is a text that happens to be called so
 
 
 def said(content: Any) -> tuple[str, Any]:
     """The text of a content, and its parts where it is more than a text."""
-    if isinstance(content, str):
-        return content, None
+    if content is None or isinstance(content, str):
+        return content or "", None
     parts = without_bytes(content)
     return "\n".join(_texts(parts)), parts
 
@@ -31,6 +34,34 @@ def _texts(value: Any) -> list[str]:
         texts = (_texts(part) for key, part in value.items() if key in ("text", "content", "parts", "input", "output"))
         return [text for found in texts for text in found]
     return [text for part in value for text in _texts(part)] if isinstance(value, list | tuple) else []
+
+
+def text_of(message: Message) -> str:
+    """What a message said, or the calls that it made instead."""
+    return said(message.content)[0] or "\n".join(as_one_line(name, call) for name, call, _ in calls_of(message.extra))
+
+
+def as_one_line(name: str, arguments: Any) -> str:
+    command = arguments.get("command") if isinstance(arguments, dict) else None
+    return f"{name} {command if isinstance(command, str) else orjson.dumps(arguments).decode()}"
+
+
+def calls_of(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any, str | None]]:
+    """The calls among a message's fields, in the shape of OpenAI's API: name, arguments and id of each."""
+    calls = fields.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function", call) if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(function.get("name"), str):
+            yield function["name"], _arguments(function.get("arguments")), as_id(call.get("id"))
+
+
+def _arguments(value: Any) -> Any:
+    """Arguments, which that API has as a text of JSON."""
+    try:
+        parsed = orjson.loads(value) if isinstance(value, str) else value
+    except orjson.JSONDecodeError:
+        parsed = value
+    return {} if parsed is None else storable(without_bytes(parsed))
 
 
 def without_bytes(value: Any, name: str = "") -> Any:
@@ -52,7 +83,7 @@ def without_bytes(value: Any, name: str = "") -> Any:
 
 def reference(kind: str, path: Path, mime: str | None) -> dict[str, Any]:
     """What is kept of a file; raises NotFound if it cannot be read."""
-    path = path.absolute()
+    path = path.expanduser().absolute()
     try:
         sha256, size = _hash(path), path.stat().st_size
     except OSError as error:

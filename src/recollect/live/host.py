@@ -13,14 +13,15 @@ from recollect import live
 from recollect.agentkit.content import summarise
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_text, call_key
+from recollect.agentkit.values import as_id, as_text, call_key
 from recollect.api import Filters, Memory
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import UsageError
 from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
 from recollect.live.appender import LIVE, Appender, session_info
-from recollect.live.content import find_states, reference, said, without_bytes
+from recollect.live.content import as_one_line, calls_of, find_states, reference, said, without_bytes
 from recollect.live.records import Appended, LiveSession, LiveStatus, Media, Message, make_status
+from recollect.recall import SearchAnswer
 from recollect.schema import session_uid
 from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
 from recollect.uids import event_uid
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from recollect.live.jsonl import Line
     from recollect.live.recall import SessionSearch
-    from recollect.recall import SearchAnswer
 
 _KINDS = {"user": USER_MSG, "assistant": ASSISTANT_MSG, "system": LIFECYCLE, "tool": TOOL_RESULT}
 _FAILED = ("error", "failed", "denied", "timeout")
@@ -41,6 +41,7 @@ _TOKENS = {
     "cache_write": "cache_write_tokens",
     "reasoning": "reasoning_tokens",
 }
+LIVE_WINDOW = 50  # messages that a prompt begins with, unless a host asks for another number
 _TRIES = 16  # against hosts that archive a session again and again while it is appended to
 
 
@@ -56,7 +57,7 @@ class Live:
         self, memory: Memory, *, media_roots: Sequence["str | PathLike[str]"] = (), group: str = MAIN_GROUP
     ) -> None:
         self.memory = memory
-        self._media_roots = [Path(root) for root in media_roots]
+        self._media_roots = [Path(root).expanduser() for root in media_roots]
         self._appender = Appender(memory, group=group)
         self._store = self._appender.store
 
@@ -113,15 +114,17 @@ class Live:
         usd: float | None = None,
         message_id: str | None = None,
         at: datetime | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Appended:
         """Append a message to the session of a key; it is stored for good when this returns.
 
         `role` is user, assistant, system or tool; `content` a text or any JSON. `tokens` may have input, output,
-        cache_read, cache_write and reasoning. A message with an id that the session has is not stored again.
+        cache_read, cache_write and reasoning. A message with an id that the session has is not stored again. `extra`
+        are its other fields; `tool_calls` among them, in the shape of OpenAI's API, are stored as calls.
         """
-        event = _said(role, content, content_type, message_id, at, metadata)
-        event.provider, event.model = provider, model
-        return self._append(session, [event, *_usage(tokens or {}, usd, event)])
+        events = _said(role, content, content_type, message_id, at, metadata, extra or {})
+        events[0].provider, events[0].model = provider, model
+        return self._append(session, [*events, *_usage(tokens or {}, usd, events[0])])
 
     def record_tool_call(
         self,
@@ -135,13 +138,8 @@ class Live:
         at: datetime | None = None,
     ) -> Appended:
         """Append a tool call and what came of it; a `status` of error, failed, denied or timeout is a failure."""
-        arguments, retry_key = call_key(name, {} if arguments is None else without_bytes(arguments))
-        call_id = call_id or uuid.uuid4().hex
-        command = arguments.get("command") if isinstance(arguments, dict) else None
-        kind = shell_kind(command) if isinstance(command, str) else TOOL_CALL
-        shown = command if isinstance(command, str) else orjson.dumps(arguments).decode()
-        call = _event(kind, {"input": arguments}, summarise(f"{name} {shown}"), f"call:{call_id}", at)
-        call.role, call.tool, call.call_id, call.retry_key = "assistant", name, call_id, retry_key
+        call = _call(name, {} if arguments is None else without_bytes(arguments), call_id, at)
+        call_id = call.call_id
         has_failed = status in _FAILED
         text = result_summary or ("" if not has_failed else status)
         result = _event(
@@ -174,7 +172,7 @@ class Live:
         references = [item for payload in payloads for item in orjson.loads(payload)["media"]]
         return find_states(references, self._media_roots)
 
-    def get_history(self, key: str, max_messages: int | None = 50) -> list[Message]:
+    def get_history(self, key: str, max_messages: int | None = LIVE_WINDOW) -> list[Message]:
         """The last messages of the session of a key, oldest first; after `compact`, its summary comes first."""
         row = self._appender.find(key)
         if row is None:
@@ -201,9 +199,9 @@ class Live:
         used = self._store.steps.responses([SessionKey(row.agent, row.native_id) for row in rows if row.tokens])
         sessions = []
         for row in rows:
-            usd, is_estimate = usd_of(add_up(used.get(SessionKey(row.agent, row.native_id), [])))
+            usd, doubt = usd_of(add_up(used.get(SessionKey(row.agent, row.native_id), [])))
             last = self._messages(row, self._store.live.messages(row, 1))
-            sessions.append(_session(row, usd, is_estimate, last[0] if last else None))
+            sessions.append(_session(row, usd, usd is not None and doubt > 0, last[0] if last else None))
         return sessions
 
     def _describe(self, row: LiveRow) -> LiveSession:
@@ -219,11 +217,14 @@ class Live:
         limit: int = 10,
         matches: int = 3,
         context: int = 2,
-    ) -> "SearchAnswer":
+    ) -> SearchAnswer:
         """Sessions of this host that match, best first; an empty query gives the recent ones.
 
-        `session` and `exclude` are keys or ids: one to look into, and those to leave out, such as the current one.
+        `session` and `exclude` are keys or ids: one to look into, and those to leave out, such as the current one. Each
+        hit has the `key`, `channel` and `chat_id` of its session.
         """
+        if not self._store.live.all(LIVE, limit=1):  # a filter by an agent that nobody ever used is an error
+            return SearchAnswer(query, 0.0, [])
         keys = [exclude] if isinstance(exclude, str) else exclude
         left_out = [session_uid(LIVE, self._native_id(key)) for key in keys]
         within = None if session is None else session_uid(LIVE, self._native_id(session))
@@ -251,6 +252,18 @@ class Live:
         row = self._appender.get(key)
         return self._messages(row, self._store.live.messages(row._replace(first_position=0)))
 
+    def history_start(self, row: LiveSession) -> int:
+        """The position of the first message that `get_history` gives; 0 if it gives all."""
+        held = self._store.live.find_session(LIVE, row.session_uid.removeprefix(f"{LIVE}:"))
+        window = self._store.live.messages(held, LIVE_WINDOW) if held is not None else []
+        is_whole = held is None or (not held.first_position and len(window) < LIVE_WINDOW)
+        return 0 if is_whole or not window else window[0].position
+
+    def before(self, position: int, event_uids: Collection[str]) -> set[str]:
+        """Which of these events come before a position in their session."""
+        events = self._store.event_headers.by_uid(event_uids)
+        return {uid for uid, event in events.items() if event.position < position}
+
     def messages_after(self, key: str, message_id: str | None, added: Collection[str] = ()) -> list[Message]:
         """The messages behind one of a session, and those of `added`, oldest first."""
         row = self._appender.get(key)
@@ -271,27 +284,23 @@ class Live:
         row = self._open(key, {**facts, "created_ms": min(times, default=None)})
         records: list[EventRecord | Usage] = []
         position = 0
+        tools: dict[str | None, str] = {}  # of the calls so far: a result may name its call alone
         for line in lines:
             fields = line.fields
             content_type = str(fields.get("content_type", "text"))
             content_type = "text" if content_type in (MEDIA, SUMMARY) else content_type
-            metadata = fields.get("metadata")
-            event = _said(
-                line.role,
-                line.content,
-                content_type,
-                line.id,
-                line.at,
-                metadata if isinstance(metadata, dict) else None,
-            )
-            event.model, event.provider = as_text(fields.get("model")), as_text(fields.get("provider"))
-            event.native_session_id = row.native_id
-            at_us = self._appender.next_position(row) if line.at is None else round(line.at.timestamp() * 1_000_000)
-            position = event.position = max(position + 1, at_us)
-            usage = _usage(dict(_counts(fields.get("tokens"))), None, event)
-            for item in usage:
-                item.native_session_id = row.native_id
-            records += [event, *usage]
+            metadata = fields.get("metadata") if isinstance(fields.get("metadata"), dict) else None
+            events = _said(line.role, line.content, content_type, line.id, line.at, metadata, line.extra)
+            tools |= {event.call_id: event.tool for event in events if event.tool}
+            events[0].model, events[0].provider = as_text(fields.get("model")), as_text(fields.get("provider"))
+            events[0].tool = events[0].tool or tools.get(events[0].call_id)
+            usage = _usage(dict(_counts(fields.get("tokens"))), None, events[0])
+            for event in events:
+                at_us = self._appender.next_position(row) if line.at is None else round(line.at.timestamp() * 1_000_000)
+                position = event.position = max(position + 1, at_us)
+            records += [*events, *usage]
+        for record in records:
+            record.native_session_id = row.native_id
         self._appender.append(row, records, is_shown=is_shown)
 
     def status(self, folder: Path | None = None) -> LiveStatus:
@@ -306,13 +315,15 @@ class Live:
     def new_session(self, key: str, *, keep: bool = True, **facts: Any) -> LiveSession:
         """Begin anew under a key. The old session is archived under a name of its own; without `keep` it is deleted.
 
-        Nothing of it is found under the key any more. `facts` describe the new session as for `session`.
+        Nothing of it is found under the key any more: it is the `parent` of the new one. `facts` describe the new
+        session as for `session`.
         """
         row = self._appender.find(key)
         if row is not None and not keep:
             self.delete(key)
         elif row is not None and row.last_position:
             self._archive(row)
+            facts = {"parent": session_uid(row.agent, row.native_id), **facts}
         return self.session(key, **facts)
 
     def _archive(self, row: LiveRow) -> None:
@@ -381,15 +392,41 @@ def _said(
     message_id: str | None,
     at: datetime | None,
     metadata: Mapping[str, Any] | None,
-) -> EventRecord:
+    extra: Mapping[str, Any],
+) -> list[EventRecord]:
+    """The events of a message: its text, or the first call if it has none, then the other calls."""
     if content_type in (MEDIA, SUMMARY):
         raise UsageError(f"Reserved content type: {content_type}", "use `attach_media` or `compact`")
-    text, native = said(content)
-    payload = {"text": text, **({} if native is None else {"native": {"content": native}})}
-    event = _event(_KINDS.get(role, OTHER), payload, summarise(text), message_id, at)
+    text, parts = said(content)
+    name = message_id or uuid.uuid4().hex
+    calls = [_call(*call, at) for call in calls_of(extra)]
+    for number, call in enumerate(calls):  # hosts number the calls of each answer anew
+        call.native_id = f"{name}:{number}"
+    native = {} if parts is None else {"content": parts}
+    native |= {"extra": without_bytes(dict(extra))} if extra else {}
+    answered = as_id(extra.get("tool_call_id")) if role == "tool" else None
+    if calls and not text:
+        event, *calls = calls
+        event.native_id = name
+        event.payload = {**event.payload, "native": {"content": content, **native}}
+    else:
+        payload = {"text" if answered is None else "output": text, **({"native": native} if native else {})}
+        event = _event(_KINDS.get(role, OTHER), payload, summarise(text), name, at)
+    if answered is not None:
+        event.call_id, event.tool = answered, as_text(extra.get("name"))
     event.role, event.content_type = role, content_type
     event.metadata = without_bytes(dict(metadata)) if metadata else None
-    return event
+    return [event, *calls]
+
+
+def _call(name: str, arguments: Any, call_id: str | None, at: datetime | None) -> EventRecord:
+    arguments, retry_key = call_key(name, arguments)
+    call_id = call_id or uuid.uuid4().hex
+    command = arguments.get("command") if isinstance(arguments, dict) else None
+    kind = shell_kind(command) if isinstance(command, str) else TOOL_CALL
+    call = _event(kind, {"input": arguments}, summarise(as_one_line(name, arguments)), f"call:{call_id}", at)
+    call.role, call.tool, call.call_id, call.retry_key = "assistant", name, call_id, retry_key
+    return call
 
 
 def _event(
@@ -434,13 +471,14 @@ def _message(row: MessageRow, payload: Mapping[str, Any]) -> Message:
         id=row.native_id,
         event_uid=row.event_uid.hex(),
         role=row.role or "",
-        content=native.get("content", payload.get("text")),
+        content=native.get("content", payload.get("text", payload.get("output"))),
         content_type=row.content_type,
         ts=rfc3339(row.ts_ms),
         model=row.model,
         provider=row.provider,
         tokens={name: count for name, count in tokens.items() if count is not None},
         metadata=orjson.loads(row.metadata) if row.metadata else {},
+        extra=native.get("extra") or {},
     )
 
 

@@ -6,6 +6,8 @@ here is derived from the store, line by line, so that it can be made again at an
 
 import fcntl
 import os
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,12 +18,18 @@ from urllib.parse import quote, unquote
 
 import orjson
 
+from recollect.agentkit.files import open_beneath
+from recollect.agentkit.lines import LINE_LIMIT_BYTES
 from recollect.agentkit.values import as_id, parse_time_ms, short_hash
+from recollect.live.content import calls_of
 from recollect.live.records import LiveSession, Message
 
-SUFFIX = ".jsonl"
+SUFFIX, KEPT = ".jsonl", ".old"  # what is put behind the name of a file that an older host wrote
 _TAIL_BYTES = 64 * 1024
+_NAME_BYTES = 180
 _TIMES = ("timestamp", "ts", "created_at", "time")
+_FIELDS = ("content_type", "provider", "model", "tokens", "metadata")
+_NAMED = {"type", "id", "role", "content", *_TIMES, *_FIELDS}
 
 
 @dataclass(slots=True)
@@ -33,50 +41,99 @@ class Line:
     content: Any
     at: datetime | None = None
     fields: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)  # what else it has
 
 
 @dataclass(slots=True)
 class SessionFile:
-    """What a file holds. `session_uid` is the session that it was derived from; an older file has none."""
+    """What a file holds. `session_uid` is the session that it was derived from; an older file has none.
+
+    `skipped` are the lines that are no messages, each with its number, the reason, and the message that it follows.
+    """
 
     path: Path
     key: str
+    header: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     session_uid: str | None = None
     lines: list[Line] = field(default_factory=list)
-    bad_lines: int = 0
+    skipped: list[tuple[int, str, str | None, bytes]] = field(default_factory=list)
 
 
 def path_of(folder: Path, key: str) -> Path:
     """The file of a session: its key, with everything escaped that a file name cannot have."""
-    return folder / f"{quote(key, safe='@+,')}{SUFFIX}"
+    return folder / _file_name(quote(key, safe="@+,"))
 
 
-def read_file(path: Path) -> SessionFile:
-    """All that can be read of a file; lines that are no messages are counted."""
-    found = SessionFile(path, unquote(path.name.removesuffix(SUFFIX)))
-    for number, raw in enumerate(path.read_bytes().split(b"\n")):
+def find_path(folder: Path, key: str) -> Path:
+    """The file of a session, or the one in which a host that writes `_` for `:` and the like has it."""
+    own, older = path_of(folder, key), _older_path(folder, key)
+    return older if not own.exists() and _is_of(older, key) else own
+
+
+def paths_of(folder: Path, key: str) -> list[Path]:
+    """All files of a session, with what is left of an older host's."""
+    own, older = path_of(folder, key), _older_path(folder, key)
+    theirs = [path for path in (older, _kept(older)) if path not in (own, _kept(own)) and _is_of(path, key)]
+    return [*(path for path in (own, _kept(own)) if path.exists()), *theirs]
+
+
+def _kept(path: Path) -> Path:
+    return path.with_name(f"{path.name}{KEPT}")
+
+
+def _older_path(folder: Path, key: str) -> Path:
+    return folder / _file_name(re.sub(r'[<>:"/\\|?*]', "_", key))
+
+
+def _is_of(path: Path, key: str) -> bool:
+    return path.is_file() and not path.is_symlink() and read_file(path).key == key
+
+
+def _file_name(name: str) -> str:
+    """A long name is cut and gets a hash: file systems take 255 bytes."""
+    data = name.encode()
+    short = name if len(data) <= _NAME_BYTES else f"{data[:_NAME_BYTES].decode('utf-8', 'ignore')}~{short_hash(name)}"
+    return f"{short}{SUFFIX}"
+
+
+def _key_of(path: Path) -> str:
+    """The key that a file without one in it stands for: `telegram%3A42` and `telegram_42` are telegram:42."""
+    name = unquote(path.name.removesuffix(KEPT).removesuffix(SUFFIX))
+    return name if ":" in name or "%" in path.name else name.replace("_", ":", 1)
+
+
+def read_file(path: Path, key: str | None = None, root: Path | None = None) -> SessionFile:
+    """All that can be read of a file below `root` (its own folder).
+
+    Its key is the one that it names, else `key`, else that of its own name. Raises SourceUnreadable for a link, a
+    device, a pipe or another user's file.
+    """
+    found = SessionFile(path, key or _key_of(path))
+    with open(open_beneath(root or path.parent, path), "rb") as file:
+        _read_lines(found, iter(lambda: file.readline(LINE_LIMIT_BYTES), b""))
+    return found
+
+
+def _read_lines(found: SessionFile, lines: Iterator[bytes]) -> None:
+    for number, raw in enumerate(line.removesuffix(b"\n") for line in lines):
         if not raw.strip():
             continue
         try:
             record = orjson.loads(raw)
         except orjson.JSONDecodeError:
             record = None
-        if not isinstance(record, dict):
-            found.bad_lines += 1
-        elif "role" not in record:
-            _describe(found, record, is_first=number == 0)
-        elif (line := _line(record, found.key, number, raw)) is not None:
+        if isinstance(record, dict) and "role" not in record and (number == 0 or record.get("type") == "session"):
+            _describe(found, record)
+        elif isinstance(record, dict) and (line := _line(record, found.key, number, raw)) is not None:
             found.lines.append(line)
         else:
-            found.bad_lines += 1
-    return found
+            reason = "not JSON" if record is None else "no message"
+            found.skipped.append((number + 1, reason, found.lines[-1].id if found.lines else None, raw))
 
 
-def _describe(found: SessionFile, record: Mapping[str, Any], *, is_first: bool) -> None:
-    if not is_first and record.get("type") not in ("session", None):
-        found.bad_lines += 1
-        return
+def _describe(found: SessionFile, record: dict[str, Any]) -> None:
+    found.header = record
     found.key = record.get("key") if isinstance(record.get("key"), str) else found.key  # type: ignore[assignment]
     found.session_uid = record.get("session_uid")
     texts = ("channel", "chat_id", "user_id", "character_id", "title")
@@ -87,14 +144,14 @@ def _describe(found: SessionFile, record: Mapping[str, Any], *, is_first: bool) 
 
 def _line(record: dict[str, Any], key: str, number: int, raw: bytes) -> Line | None:
     role, content = record.get("role"), record.get("content")
-    if not isinstance(role, str) or content is None:
+    if not isinstance(role, str) or (content is None and not any(calls_of(record))):
         return None
     times = (moment for name in _TIMES if (moment := _moment(record.get(name))) is not None)
     # Without an id of its own a message is known by its place and its words: the same file gives the same ids.
     name = as_id(record.get("id")) or f"jsonl:{short_hash(key, str(number), raw.decode('utf-8', 'replace'))}"
-    known = ("content_type", "provider", "model", "tokens", "metadata")
-    fields = {field: value for field in known if (value := record.get(field))}
-    return Line(name, role, content, next(times, None), fields)
+    fields = {field: value for field in _FIELDS if (value := record.get(field))}
+    extra = {field: value for field, value in record.items() if field not in _NAMED}
+    return Line(name, role, content, next(times, None), fields, extra)
 
 
 def _moment(value: Any) -> datetime | None:
@@ -118,10 +175,11 @@ def _local(text: str) -> datetime | None:
         return None
 
 
-def header(session: LiveSession) -> bytes:
+def header(session: LiveSession, before: Mapping[str, Any] | None = None) -> bytes:
+    """The first line; what another host wrote `before` is kept."""
     names = ("key", "session_uid", "channel", "chat_id", "user_id", "character_id", "title", "created_at")
     facts = {name: value for name in names if (value := getattr(session, name)) is not None}
-    return _encoded({"type": "session", **facts, "metadata": dict(session.metadata)})
+    return _encoded({**(before or {}), "type": "session", **facts, "metadata": dict(session.metadata)})
 
 
 def line_of(message: Message) -> bytes:
@@ -129,19 +187,28 @@ def line_of(message: Message) -> bytes:
     more = {name: value for name in names if (value := getattr(message, name)) is not None}
     more |= {name: dict(value) for name in ("tokens", "metadata") if (value := getattr(message, name))}
     fields = {"type": "message", "id": message.id, "role": message.role, "content": message.content}
-    return _encoded({**fields, "timestamp": message.ts, **more})
+    return _encoded({**fields, **message.extra, "timestamp": message.ts, **more})
 
 
 def _encoded(record: Mapping[str, Any]) -> bytes:
     return orjson.dumps(record) + b"\n"
 
 
-def write_file(path: Path, session: LiveSession, messages: Iterable[Message]) -> None:
-    """Derive a whole file from the store; it is complete, or as it was."""
+def write_file(path: Path, session: LiveSession, messages: Iterable[Message], before: SessionFile | None) -> None:
+    """Derive a whole file from the store; it is complete, or as it was. Lines of the file before that are no messages
+    stay where they were."""
+    kept: dict[str | None, list[bytes]] = defaultdict(list)
+    for _, _, follows, raw in before.skipped if before is not None else ():
+        kept[follows].append(raw + b"\n")
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with beside.open("wb") as file:
-        file.write(header(session))
-        file.writelines(map(line_of, messages))
+        file.write(header(session, before.header if before is not None else None))
+        file.writelines(kept.pop(None, ()))
+        for message in messages:
+            file.write(line_of(message))
+            file.writelines(kept.pop(message.id, ()))
+        for lines in kept.values():
+            file.writelines(lines)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)

@@ -1,19 +1,22 @@
 """`session_search`: earlier conversations for a host's agent, in one call whose mode follows from its arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from recollect.amounts import plural
 from recollect.clock import as_datetime
 from recollect.errors import NotFound
+from recollect.live.content import text_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, fenced, one_line
-from recollect.text import cut_short
+from recollect.text import cut_short, payload_text
 
 if TYPE_CHECKING:
     from recollect.live.host import Live
     from recollect.live.records import LiveSession, Message
     from recollect.recall import Glimpse, Match, SessionHit
+    from recollect.schema import Event
 
 RECENT, SEARCH, SCROLL = "recent", "search", "scroll"
 WINDOW = 5  # messages on each side of a match
@@ -21,6 +24,8 @@ _PREVIEW_CHARS = 160
 _PREVIEWED = 3
 _LIMIT_BYTES = 24_000
 _DEEPEST = 32
+_MATCHES = 3  # of a session
+_MOST_OWN = 200  # of the conversation that asks: most may be in its history
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +112,19 @@ class SessionSearch:
     ) -> SearchResult:
         """Recent sessions without a query, matches with one; with a session, the messages around an anchor.
 
-        `current` is the key of the conversation that asks: it and what it continues are left out. `anchor` is an
-        `event_uid` of an earlier answer; without one, scrolling begins at the end of the session.
+        `current` is the key of the conversation that asks. What its history holds is left out, with the sessions that
+        it continues; what came before its history is searched. `anchor` is an `event_uid` of an earlier answer; without
+        one, scrolling begins at the end of the session.
         """
         if session is not None and not query.strip():
             return self._scroll(session, anchor)
-        left_out = self._lineage(current) if current else []
+        left_out = self._continued(current) if current else []
+        if query.strip() and session is not None:
+            return self._search(query, session, channel, [], limit)
         if query.strip():
-            return self._search(query, session, channel, left_out, limit)
+            others = self._search(query, None, channel, left_out, limit)
+            own = self._own_past(query, current, channel) if current else ()
+            return replace(others, sessions=(*own, *others.sessions)[:limit])
         rows = self._live.list_sessions(channel, with_archived=True, limit=limit + len(left_out))
         chosen = [row for row in rows if row.session_uid not in left_out and row.message_count][:limit]
         return SearchResult(RECENT, "", tuple(self._recall(row) for row in chosen))
@@ -129,37 +139,59 @@ class SessionSearch:
         for hit in answer.hits:
             row = self._live.find(hit.session_uid)
             if row is not None:
-                chain = self._lineage(row.session_uid)
-                found.setdefault(chain[-1], _with_matches(self._recall(row), hit))
+                first = self._continued(row.session_uid)[-1]
+                found.setdefault(first, _with_matches(self._recall(row), hit, hit.matches))
         return SearchResult(SEARCH, query, tuple(found.values())[:limit], tuple(answer.notes))
+
+    def _own_past(self, query: str, current: str, channel: str | None) -> tuple[Recall, ...]:
+        """What matches in the conversation that asks, before its history begins."""
+        row = self._live.find(current)
+        start = self._live.history_start(row) if row is not None else 0
+        if row is None or not start:
+            return ()
+        hits = self._live.search(query, session=current, channel=channel, matches=_MOST_OWN, context=WINDOW).hits
+        matches = [match for hit in hits for match in hit.matches]
+        early = self._live.before(start, [match.event_uid for match in matches])
+        chosen = [match for match in matches if match.event_uid in early][:_MATCHES]
+        return (_with_matches(self._recall(row), hits[0], chosen),) if chosen else ()
 
     def _scroll(self, session: str, anchor: str | None) -> SearchResult:
         row = self._live.find(session)
         if row is None:
             raise NotFound(f"No such session: {session}", "use a key or an id of an earlier answer")
-        messages = self._live.all_messages(row.key)
-        place = len(messages) - 1
-        if anchor is not None:
-            places = [number for number, message in enumerate(messages) if anchor in (message.event_uid, message.id)]
-            if not places:
-                raise NotFound(f"No such message: {anchor}", "use an `event_uid` of an earlier answer")
-            place = places[0]
+        memory = self._live.memory
+        owner = memory.session(row.session_uid)
+        events = memory.events(owner, with_copies=True)
+        places = [number for number, event in enumerate(events) if anchor in (None, event.event_uid, event.native_id)]
+        if anchor is not None and not places:
+            raise NotFound(f"No such message: {anchor}", "use an `event_uid` of an earlier answer")
+        place = places[-1] if places else 0
         start = max(0, place - WINDOW)
-        window = messages[start : place + WINDOW + 1]
-        quoted = tuple(_quoted(message, is_match=message is messages[place]) for message in window)
+        window = events[start : place + WINDOW + 1]
+        payloads = memory.payloads(owner, window)
+        quoted = tuple(
+            _of_event(event, payload, is_match=event is events[place])
+            for event, payload in zip(window, payloads, strict=True)
+        )
         before = window[0].event_uid if start else None
-        after = window[-1].event_uid if start + len(window) < len(messages) else None
+        after = window[-1].event_uid if start + len(window) < len(events) else None
         recall = self._recall(row, windows=(quoted,))
         return SearchResult(SCROLL, "", (recall,), before=before, after=after)
 
-    def _lineage(self, name: str) -> list[str]:
-        """A session and those that it continues, up to the first."""
-        chain: list[str] = []
+    def _lineage(self, name: str) -> "list[LiveSession]":
+        """A session and its parents, up to the first."""
+        chain: list[LiveSession] = []
         row = self._live.find(name)
-        while row is not None and row.session_uid not in chain and len(chain) < _DEEPEST:
-            chain.append(row.session_uid)
+        while row is not None and row not in chain and len(chain) < _DEEPEST:
+            chain.append(row)
             row = self._live.find(row.parent_session_uid) if row.parent_session_uid else None
-        return chain or [name]
+        return chain
+
+    def _continued(self, name: str) -> list[str]:
+        """A session and those whose words it goes on from: with one that was archived it began anew."""
+        chain = self._lineage(name)
+        going_on = takewhile(lambda parent: parent.archived_at is None, chain[1:])
+        return [row.session_uid for row in (*chain[:1], *going_on)] or [name]
 
     def _recall(self, row: "LiveSession", windows: tuple[tuple[Quoted, ...], ...] = ()) -> Recall:
         summary = self._summary(row.session_uid)
@@ -173,7 +205,7 @@ class SessionSearch:
             started_at=row.created_at,
             updated_at=row.updated_at,
             message_count=row.message_count,
-            parents=tuple(self._lineage(row.session_uid)[1:]),
+            parents=tuple(parent.session_uid for parent in self._lineage(row.session_uid)[1:]),
             summary=summary,
             preview=tuple(map(_quoted, last)),
             windows=windows,
@@ -190,8 +222,8 @@ class SessionSearch:
         return "\n".join([*asked, *answer]) or None
 
 
-def _with_matches(recall: Recall, hit: "SessionHit") -> Recall:
-    windows = tuple(map(_window_of, hit.matches))
+def _with_matches(recall: Recall, hit: "SessionHit", matches: "Sequence[Match]") -> Recall:
+    windows = tuple(map(_window_of, matches))
     first, last = (None if end is None else _glimpsed(end) for end in (hit.first_request, hit.ending))
     return replace(recall, preview=(), windows=windows, first=first, last=last)
 
@@ -217,9 +249,14 @@ def _glimpsed(item: "Glimpse | Match", *, is_match: bool = False) -> Quoted:
     return Quoted(item.event_uid, _ROLES.get(item.kind, "tool"), item.ts, item.snippet, is_match)
 
 
-def _quoted(message: "Message", *, is_match: bool = False) -> Quoted:
-    content = message.content if isinstance(message.content, str) else str(message.content)
-    return Quoted(message.event_uid, message.role, message.ts, content, is_match)
+def _quoted(message: "Message") -> Quoted:
+    return Quoted(message.event_uid, message.role, message.ts, text_of(message))
+
+
+def _of_event(event: "Event", payload: Mapping[str, Any], *, is_match: bool) -> Quoted:
+    role = event.role if event.role and "input" not in payload else TOOL
+    text = event.summary if role == TOOL and "input" in payload else payload_text(event.kind, payload)
+    return Quoted(event.event_uid, role, event.ts, text, is_match)
 
 
 def _records(session: Recall) -> list[Recalled]:
@@ -253,11 +290,21 @@ def _ms(ts: str | None) -> int | None:
 
 
 def lines_for_people(result: SearchResult) -> list[str]:
-    """An answer as a chat shows it to its user: a line for each session, and below it what was found."""
+    """An answer as a chat shows it to its user: a line for each session, and below it what was found, with its context.
+
+    `>` marks a match; the message before it and the one after it are shown, too.
+    """
     lines = []
     for session in result.sessions:
         date = (session.updated_at or "")[:10]
         lines.append(one_line(f"{date} {session.key}: {session.title or 'untitled'}", _PREVIEW_CHARS))
-        matches = [quote for window in session.windows for quote in window if quote.is_match]
-        lines += [f"  {quote.role}: {cut_short(one_line(quote.text), _PREVIEW_CHARS)}" for quote in matches]
+        near = [quotes for window in session.windows if (quotes := _near_match(window))]
+        for quote in _merged(tuple(near)):
+            mark = ">" if quote.is_match else " "
+            lines.append(f"{mark} {quote.role}: {cut_short(one_line(quote.text), _PREVIEW_CHARS)}")
     return lines
+
+
+def _near_match(window: tuple[Quoted, ...]) -> tuple[Quoted, ...]:
+    place = next((number for number, quote in enumerate(window) if quote.is_match), 0)
+    return window[max(0, place - 1) : place + 2]

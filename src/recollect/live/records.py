@@ -13,7 +13,10 @@ PRESENT, MOVED, CHANGED, MISSING = "present", "moved", "changed", "missing"  # w
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a session. `content` is as it was appended, except that marks replace secrets."""
+    """A message of a session. `content` is as it was appended, except that marks replace secrets.
+
+    `extra` are other fields that it came with, such as `tool_calls` or `tool_call_id`.
+    """
 
     id: str
     event_uid: str
@@ -25,6 +28,7 @@ class Message:
     provider: str | None = None
     tokens: Mapping[str, int] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     at = AsDatetime("ts")
 
@@ -97,7 +101,7 @@ class FileStatus:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import stored, or would store."""
+    """What an import stored, or would store. `skipped` names each line that it left: path, number, reason."""
 
     is_dry_run: bool
     files: int = 0
@@ -105,6 +109,7 @@ class ImportReport:
     messages_new: int = 0
     messages_known: int = 0
     bad_lines: int = 0
+    skipped: list[tuple[str, int, str]] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
 

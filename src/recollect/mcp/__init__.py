@@ -4,6 +4,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from recollect.errors import NotFound
 from recollect.home import is_in_group
 from recollect.mcp.door import Door, Scope
 from recollect.mcp.server import Server
@@ -56,7 +57,10 @@ def serve_sandbox(ipc: str) -> None:
     """The same for an agent that has neither store nor network, only a folder that it shares with the host."""
     from recollect.mcp.sandbox import SandboxDoor  # few servers run in a sandbox
 
-    _serve(SandboxDoor(Path(ipc).expanduser().absolute()))
+    path = Path(ipc).expanduser().absolute()
+    if not path.is_dir():
+        raise NotFound(f"No such folder: {path}", "`recollect group mounts` prints what to mount there")
+    _serve(SandboxDoor(path))
 
 
 def _serve(door: Door) -> None:

@@ -16,9 +16,9 @@ def clear_session(call: Call, name: str) -> Page:
     return Page(CLEARED, [mark])
 
 
-def resume_session(call: Call, history_id: str, save_as: str | None = None) -> Page:
+def resume_session(call: Call, history_id: str | int, save_as: str | None = None) -> Page:
     """Make a bookmarked conversation the group's active one."""
-    done = call.memory.groups.resume(history_id, call.scope.group, save_as=save_as)
+    done = call.memory.groups.resume(str(history_id), call.scope.group, save_as=save_as)
     kept = [Recalled(USER, "the session active before is bookmarked as", done.saved_as)] if done.saved_as else []
     return Page(RESUMED, [Recalled(TOOL, f"active: {done.session_uid}", done.name), *kept])
 

@@ -181,8 +181,9 @@ def check(tool: Tool, arguments: "Mapping[str, Any]") -> None:
             raise BadArguments(f"`{tool.name}` takes no such argument; known: {', '.join(tool.properties)}")
         known = tool.properties[name]
         kind = known["type"]
-        if not isinstance(value, _TYPES[kind]) or (kind == "integer" and isinstance(value, bool)):
-            raise BadArguments(f"`{name}` must be of type {kind}")
+        kinds = [kind] if isinstance(kind, str) else kind
+        if type(value) not in [_TYPES[one] for one in kinds]:
+            raise BadArguments(f"`{name}` must be of type {' or '.join(kinds)}")
         if "enum" in known and value not in known["enum"]:
             raise BadArguments(f"`{name}` must be one of {', '.join(known['enum'])}")
         if kind == "integer" and not known["minimum"] <= value <= known["maximum"]:

@@ -1,6 +1,7 @@
 """Messages of JSON-RPC on standard input, a line each. Whatever comes in, the next line is read."""
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -29,8 +30,16 @@ def iter_frames(stream: BinaryIO, most_bytes: int = MOST_BYTES) -> Iterator[Any]
 
 def parse(line: bytes) -> Any:
     try:
-        return json.loads(line.decode("utf-8"))
+        return json.loads(line.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
     except RecursionError:
         return BadFrame("Message nested too deeply")
     except ValueError as error:  # also: not UTF-8
         return BadFrame(f"Not JSON: {str(error)[:100]}")
+
+
+def _finite(number: str) -> float:
+    """A number that an answer can repeat: JSON has neither NaN nor infinity."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"no such number: {number[:20]}")
+    return value

@@ -14,13 +14,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from recollect.loopback import HOST, has_own_host, has_own_origin
+from recollect.errors import RecollectError
+from recollect.files import write_new
+from recollect.loopback import HOST, has_own_host, has_own_origin, read_body
 from recollect.mcp.door import INSTRUCTIONS, Door
 from recollect.mcp.frames import MOST_BYTES, parse
 from recollect.mcp.server import HANDSHAKES, MODERN, Server
 
 PATH = "/mcp"
 _TOKEN_NAME = "mcp-token"
+_TOKEN_BYTES, _LEAST_CHARS = 32, 43
 _VERSION_HEADER = "mcp-protocol-version"
 Message = dict[str, Any]
 
@@ -78,7 +81,7 @@ class App:
         refusal = judge(scope["method"], scope["path"], headers, self._port, self._token)
         if has_twins:
             refusal = Refusal.WRONG_HOST
-        body = None if refusal else await _body(receive)
+        body = None if refusal else await read_body(receive, MOST_BYTES)
         if refusal is None and body is None:
             refusal = Refusal.TOO_LONG
         if refusal is not None:
@@ -87,18 +90,6 @@ class App:
         answer = await asyncio.to_thread(lambda: Server(self._door).answer(parse(body or b"")))
         content = b"" if answer is None else json.dumps(answer).encode()
         await _send(send, 202 if answer is None else 200, content, b"application/json")
-
-
-async def _body(receive: Callable[[], Any]) -> bytes | None:
-    """The body of a request; None if it is too long."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > MOST_BYTES:
-            return None
-        if not message.get("more_body"):
-            return bytes(body)
 
 
 async def _send(send: Callable[[Message], Any], status: int, content: bytes, kind: bytes) -> None:
@@ -115,10 +106,17 @@ async def _send(send: Callable[[Message], Any], status: int, content: bytes, kin
 def read_token(folder: Path) -> str:
     """The token of a store, made when it is first asked for: clients have it in their settings."""
     path = folder / _TOKEN_NAME
-    with suppress(FileExistsError):
-        path.touch(mode=0o600, exist_ok=False)
-        path.write_text(secrets.token_urlsafe(32))
-    return path.read_text()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        with suppress(FileExistsError):  # a server that starts at the same time was first
+            write_new(path, secrets.token_urlsafe(_TOKEN_BYTES).encode())
+    token = path.read_text().strip()
+    if len(token) < _LEAST_CHARS:
+        raise RecollectError(
+            f"Token is too short ({len(token)} characters instead of {_LEAST_CHARS}): {path}",
+            "delete the file: a new token is made, which your clients then need",
+        )
+    return token
 
 
 def serve_http(door: Door, opened: socket.socket, folder: Path, announce: Callable[[str, str], None]) -> None:

@@ -116,10 +116,11 @@ def _route(route: "Route") -> Recalled:
 def _sequence(workflow: "Workflow") -> str:
     rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
     taken = f"{workflow.support} times in {plural(workflow.sessions, 'session')}{rate}"
-    return f"{' → '.join(workflow.steps)} ({taken})"
+    return f"{' → '.join(workflow.steps)} ({taken}, such as {workflow.session_uid})"
 
 
 def _failing(command: "FailingCommand") -> Recalled:
     lines = [cut_short(command.command, _TEXT_CHARS), f"said: {cut_short(command.sample, _TEXT_CHARS)}"]
     lines += [f"worked instead: {cut_short(command.instead, _TEXT_CHARS)}"] if command.instead else []
-    return Recalled(f"{AGENT}, {TOOL}", f"failed {command.failures} of {command.uses} times", "\n".join(lines))
+    heading = f"failed {command.failures} of {command.uses} times, last in session {command.session_uid}"
+    return Recalled(f"{AGENT}, {TOOL}", heading, "\n".join(lines))

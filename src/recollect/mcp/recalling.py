@@ -59,7 +59,8 @@ def session_search(
         wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
         return Page(f"No earlier session matches.{wider}", [], offset)
     order = "the best first" if query else "newest first"
-    lead = f"{plural(_total(answer, offset), 'earlier session')}, {order}. {_HOW_TO_READ}"
+    least = "At least " * answer.is_least
+    lead = f"{least}{plural(_total(answer, offset), 'earlier session')}, {order}. {_HOW_TO_READ}"
     return Page(lead, [_hit(call, hit) for hit in answer.hits], offset, _total(answer, offset))
 
 
@@ -70,6 +71,7 @@ def _total(answer: "SearchAnswer", offset: int) -> int:
 def _hit(call: Call, hit: "SessionHit") -> Recalled:
     outcome = hit.outcome or call.memory.session(hit.session_uid).outcome
     lines = [f"title: {cut_short(hit.title, 200)}"] if hit.title else []
+    lines += [f"conversation: {hit.key}"] if hit.key else []
     lines += [f"does not have: {', '.join(hit.missing)}"] if hit.missing else []
     if hit.first_request and hit.first_request.snippet != hit.title:
         lines.append(f"first request: {cut_short(hit.first_request.snippet, _SNIPPET_CHARS)}")

@@ -4,23 +4,20 @@ Snapshots are read, everything else is a request file that the host's `recollect
 """
 
 import json
-import os
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import NotFound, RecollectError
-from recollect.groups import ANSWERS, TASKS, open_shared
+from recollect.errors import RecollectError
+from recollect.groups import ask
 from recollect.mcp.changing import CLEARED, RESUMED
 from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, error_text, shown
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
 from recollect.recall import AGENT, TOOL, USER, Recalled
+from recollect.shared_folder import HISTORY_NAME, open_shared
 from recollect.text import cut_short
 
-_HISTORY_NAME = "session_history.json"
-_PATIENCE_S, _PAUSE_S = 30, 0.05
+_PATIENCE_S = 30
 _MOST_BYTES = 4_000_000
 _SNIPPET_CHARS = 400
 _QUERY = {
@@ -82,7 +79,7 @@ class SandboxDoor(Door):
 
     def _history(self) -> Page:
         with open_shared(self._ipc) as folder:
-            snapshot = json.loads(folder.read(_HISTORY_NAME, _MOST_BYTES))
+            snapshot = json.loads(folder.read(HISTORY_NAME, _MOST_BYTES))
         active = f"active: {snapshot['active'] or 'none, the next prompt begins a session'}"
         marks = [
             Recalled(USER, f"bookmark {mark['id']} · {mark['session_uid']}", mark["name"])
@@ -91,22 +88,7 @@ class SandboxDoor(Door):
         return Page("The group's active session and its bookmarks.", [Recalled(TOOL, active, ""), *marks])
 
     def _ask(self, action: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the host answers; raises NotFound if nobody does, and RecollectError for what it refuses."""
-        name = f"mcp-{time.time_ns()}-{os.getpid()}.json"
-        with open_shared(self._ipc) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
-            tasks.write(name, json.dumps({"action": action, **fields}).encode())
-            deadline = time.monotonic() + _PATIENCE_S
-            while not answers.has(name):
-                if time.monotonic() > deadline:
-                    tasks.remove(name)
-                    raise NotFound("The host does not answer", "`recollect ipc serve` must be running there")
-                time.sleep(_PAUSE_S)
-            answer: dict[str, Any] = json.loads(answers.read(name, _MOST_BYTES))
-            with suppress(OSError):  # it may not be ours to delete
-                answers.remove(name)
-        if not answer["ok"]:
-            raise RecollectError(str(answer["error"]["message"]), answer["error"]["hint"])
-        return answer
+        return ask(self._ipc, action, fields, _PATIENCE_S)
 
 
 def _found(hits: list[dict[str, Any]]) -> Page:

@@ -163,7 +163,10 @@ GROUP_TOOLS = (
         "Resume an earlier conversation of this group: makes a bookmarked session the active one for the next prompt."
         " `list_sessions` shows the bookmarks.",
         {
-            "history_id": {"type": "string", "description": "The bookmark's number or name."},
+            "history_id": {
+                "type": ["string", "integer"],
+                "description": "The bookmark's number or name, or the file name of its archive in `conversations/`.",
+            },
             "save_as": {"type": "string", "description": "Bookmark the current session under this name."},
         },
         ("history_id",),

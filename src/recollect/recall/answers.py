@@ -91,6 +91,9 @@ class SessionHit(NamedTuple):
     missing: tuple[str, ...] = ()  # words of the query that the session does not have, the rarest among them
     superseded_by: str | None = None  # the session that amended what this one decided
     decided: str | None = None  # what it decided, in place of what an earlier session had
+    key: str | None = None  # of a live session: the name that its host knows it by
+    channel: str | None = None
+    chat_id: str | None = None
 
     @property
     def started(self) -> "datetime | None":
@@ -119,6 +122,8 @@ class SessionHit(NamedTuple):
             "evicted": self.evicted,
             "matches": [match.to_json(self.session_uid, explain=explain) for match in self.matches],
         }
+        if self.key is not None:
+            fields |= {"key": self.key, "channel": self.channel, "chat_id": self.chat_id}
         if self.missing:
             fields["missing"] = list(self.missing)
         fields |= {name: value for name in ("superseded_by", "decided") if (value := getattr(self, name))}
@@ -147,7 +152,7 @@ class Identity(TypedDict):
 def identity(header: "SessionHeader") -> Identity:
     """What names the session of a header, and the agent's own command that continues it; a sub-agent has none."""
     is_root = header.session_uid == header.root_session_uid
-    command = resume_command(*header.key) if is_root else None
+    command = resume_command(*header.key, header.path) if is_root else None
     return Identity(
         session_uid=header.session_uid,
         title=header.title,
@@ -169,6 +174,9 @@ def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str
         ended_at=rfc3339(header.ended_ms),
         why=why,
         outcome=header.outcome,
+        key=header.host_key,
+        channel=header.channel,
+        chat_id=header.chat_id,
         **more,
     )
 
@@ -210,6 +218,7 @@ class SearchAnswer(NamedTuple):
     notes: Sequence[str] = ()
     is_cut: bool = False  # more was found than the budget allows
     total: int | None = None  # sessions that match, shown or not
+    is_least: bool = False  # not all were looked at: there may be more
 
     def to_json(self, *, explain: bool = False) -> dict[str, Any]:
         """An answer as every interface prints it; `explain` adds why each thing was found and what was noted."""
@@ -217,6 +226,7 @@ class SearchAnswer(NamedTuple):
             "query": self.query,
             "took_ms": self.took_ms,
             "total": self.total,
+            "total_is_least": self.is_least,
             "hits": [hit.to_json(explain=explain) for hit in self.hits],
             "suggestion": self.suggestion,
         }

@@ -79,7 +79,12 @@ def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str
 def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
     requests = digest.get("requests") or []
     tests, left = digest.get("tests", {}).get("last"), _left(digest)
-    facts = [f"outcome {session.outcome}", f"last test run {tests}" if tests else None]
+    stopped = digest.get("outcome", {}).get("stopped_by")
+    facts = [
+        f"outcome {session.outcome}",
+        f"stopped: {stopped}" if stopped else None,
+        f"last test run {tests}" if tests else None,
+    ]
     facts += [f"left open: {' and '.join(left)}"] if left else []
     heading = (
         f"The last session here was {_named(session)}: {', '.join(fact for fact in facts if fact)}. Its last request:"
@@ -102,7 +107,7 @@ def _left(digest: dict[str, Any]) -> list[str]:
     found = [plural(len(left[key]), name) for name, key in counts if left.get(key)]
     found += ["failing tests"] if left.get("failing_tests") else []
     found += ["interrupted work"] if left.get("interruption") else []
-    requests = Counter(_LEFT_AS[quote.get("note")] for quote in _open_requests(digest))
+    requests = Counter(_LEFT_AS.get(quote.get("note"), "stopped") for quote in _open_requests(digest))
     return found + [plural(count, f"{how} request") for how, count in requests.items() if how]
 
 

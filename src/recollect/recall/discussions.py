@@ -8,7 +8,16 @@ from math import fsum
 
 from recollect.clock import AsDatetime
 from recollect.distill import one_line, sentences
-from recollect.kinds import ASSISTANT_MSG, COMPLETION, DECISION, ERROR, HUMAN_INTERVENTION, TOOL_RESULT, USER_MSG
+from recollect.kinds import (
+    ASSISTANT_MSG,
+    COMPLETION,
+    DECISION,
+    ERROR,
+    HUMAN_INTERVENTION,
+    TOOL_RESULT,
+    USER_MSG,
+    WARM_UP,
+)
 from recollect.recall.answers import Match, SessionHit
 from recollect.recall.filters import Filters
 from recollect.recall.lookup import Options, search
@@ -61,7 +70,7 @@ def find_discussions(
     """The exchanges that discussed a topic, the best match first; of an error also those in which it was printed."""
     kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
     words = _WORD.findall(topic)[:_MOST_WORDS]
-    query = " ".join([*words, *(f"kind:{kind}" for kind in kinds)])
+    query = " ".join([*words, *(f"kind:{kind}" for kind in kinds), f"-class:{WARM_UP}"])
     # Of a run of CJK letters the index has the pairs; the last letter by itself says nothing.
     parts = [part for part in spaced(folded(" ".join(words))).split() if not re.fullmatch(f"[{CJK}]", part)]
     asked = set(map(_letters, meaningful(parts or words)))

@@ -215,7 +215,7 @@ def open_ends(store: Store, header: SessionHeader) -> list[str]:
     ends += [(label, quote) for name, label in _OPEN_LISTS for quote in left.get(name, ())]
     ends += [("tests fail", quote) for quote in (left.get("failing_tests"),) if quote]
     ends += [(_INTERRUPTED, quote) for quote in (left.get("interruption"),) if quote and not is_told]
-    return [f"{label}: {quote['text']}" for label, quote in ends]
+    return [f"{label}: {quote['text']}" if any(map(str.isalnum, quote["text"])) else label for label, quote in ends]
 
 
 def quotes(value: Any) -> Iterator[dict[str, Any]]:

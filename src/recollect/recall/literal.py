@@ -81,6 +81,7 @@ class Scan:
         self._notes = notes
         self._seen: set[int] = set()
         self._found = Matches([], {})
+        self.is_partial = False  # whether there were more events to look at
 
     def run(self, chosen: EventFilter) -> Matches:
         """Events that have it: by its words first, then by words it is a part of, else by reading all, newest first."""
@@ -98,6 +99,7 @@ class Scan:
                     self._notes.append("The index cannot narrow this down: reading the sessions, newest first")
                     self._look_through(self._all_events(chosen), find, total)
             except TooSlow:
+                self.is_partial = True
                 is_late = time.monotonic() > self._end  # which says nothing about the expression
                 advice = "filters such as `since:` narrow it down" if is_late else "avoid nested `*` and `+`"
                 self._notes.append(
@@ -116,6 +118,7 @@ class Scan:
             self._seen |= {event.id for event in batch}
             self._progress(min(len(self._seen), total), total)
             if self._is_done():
+                self.is_partial = True
                 if len(self._seen) < total:
                     looked = f"Looked at {len(self._seen):,} of {total:,} events"
                     self._notes.append(f"{looked}; filters such as `since:` narrow it down")

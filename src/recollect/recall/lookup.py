@@ -69,6 +69,7 @@ class _Search:
         self._sessions = Sessions(store)
         self._hits = Hits(store, self._sessions, options.matches, options.context)
         self._notes: list[str] = []
+        self._is_partial = False
 
     def answer(self, text: str) -> SearchAnswer:
         query = parse_query(text, self._now)
@@ -76,7 +77,8 @@ class _Search:
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
         if not self._index.months() and not self._store.session_headers.digest_count():
-            note = "Nothing is indexed yet: `recollect sweep` reads your agents' sessions"
+            who = "a sweep outside the group" if self._store.group else "`recollect sweep`"
+            note = f"Nothing is indexed yet: {who} reads your agents' sessions"
             return SearchAnswer(query.text, 0.0, [], notes=[note], total=0)
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
             return self._recent(query, scope)
@@ -104,7 +106,8 @@ class _Search:
         limit, offset = self._options.limit, self._options.offset
         hits = self._hits.of(candidates, limit + offset, coverage, spans)[offset:]
         total = len(candidates) if len(hits) == limit else len(hits) + offset
-        return SearchAnswer(text, 0.0, hits, suggestion, self._notes, total=total if hits or not offset else None)
+        known = total if hits or not offset else None
+        return SearchAnswer(text, 0.0, hits, suggestion, self._notes, total=known, is_least=self._is_partial)
 
     def _candidates(self, query: Query, scope: Scope) -> tuple[str, list[Candidate], Coverage | None]:
         """The query as it was probably meant, the sessions that match, best first, and what to show them by."""
@@ -119,6 +122,7 @@ class _Search:
         self._index.limit_time(SECONDS)
         try:
             candidates = ranking.candidates(terms, not query.has_of_events, self._notes)
+            self._is_partial = ranking.is_partial
         except OutOfTime:
             self._notes.append(f"Stopped after {SECONDS} s: fewer or rarer words are faster")
             return meant, [], None
@@ -281,6 +285,7 @@ class _Search:
         literal = read_literal(piece, self._options.mode == "regex", self._notes)
         scan = Scan(self._store, literal, self._options.scan_seconds, self._progress, self._notes)
         found = scan.run(scope.events)
+        self._is_partial = scan.is_partial
         self._note_evicted(scope, f"`--{self._options.mode}`")
         candidates = self._grouped(sorted(found.events, key=lambda event: (-event.score, -(event.ts_ms or 0))))
         return self._answer(text, candidates, spans=found.spans)

@@ -14,7 +14,7 @@ from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.scope import Scope
 from recollect.recall.snippets import Pattern, folded, pattern_of
 from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
-from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Wanted
+from recollect.store import BEST_EVENTS, IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
 RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
 _EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
@@ -37,12 +37,15 @@ class Ranking:
         self._now_ms = now_ms
         self._of_session = matches
         self._months = self._index.months()
+        self.is_partial = False  # whether sessions may match that were not looked at
 
     def candidates(self, terms: Terms, with_digests: bool, notes: list[str]) -> list[Candidate]:
         """Sessions that have any of the words, to be sorted by `Candidate.order`."""
         candidates: dict[str, Candidate] = {}
         used, columns = self._affordable([*terms.words, *terms.parts], notes)
         wanted = self._wanted(used, terms, columns)
+        most = max(sum(word.events.get(month, 0) for word in used) for month in self._months) if self._months else 0
+        self.is_partial = most > BEST_EVENTS or columns is not None or len(used) < len(terms.words) + len(terms.parts)
         self._add_events(candidates, self._find(wanted, used, self._scope.events))
         if with_digests:
             self._add_digests(candidates, self._wanted([*terms.words, *terms.parts], terms))

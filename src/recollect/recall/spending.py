@@ -9,9 +9,10 @@ from zlib import crc32
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.home import SPENDING_NAME
-from recollect.store import ANY_SESSION, BLOCK_HOURS, HeaderFilter, HourRow, Span, Store, replace_file
+from recollect.store import ANY_SESSION, BLOCK_HOURS, HeaderFilter, Span, SpentRow, Store, replace_file
 
-_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
 _RATE_DAYS = 30  # the forecast goes on as in these
 _LEAST_BLOCK_MS = 30 * 60_000  # before this a block's rate says nothing
 
@@ -53,9 +54,9 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
     month = day.replace(day=1)
     last_month, next_month = (month - timedelta(days=1)).replace(day=1), (month + timedelta(days=32)).replace(day=1)
     since = min(last_month, day - timedelta(days=_RATE_DAYS))
-    rows = [row for row in store.activity.hours(Span(sessions, _ms(since))) if row.hour * _HOUR_MS <= _ms(now)]
+    rows = [row for row in store.activity.spent(Span(sessions, _ms(since))) if row.minute * _MINUTE_MS <= _ms(now)]
     spent = _sum(rows, month, now)
-    daily_usd = _daily_usd(rows, store.activity.first_hour(sessions), now)
+    daily_usd = _daily_usd(rows, store.activity.first_minute(sessions), now)
     return Spending(
         month=f"{month:%Y-%m}",
         today_usd=_sum(rows, day, now),
@@ -72,26 +73,26 @@ def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def _sum(rows: Sequence[HourRow], begin: datetime, end: datetime) -> float:
-    """The money of hours that begin in a period."""
-    return round(sum(row.usd for row in rows if _ms(begin) <= row.hour * _HOUR_MS < _ms(end)), 9)
+def _sum(rows: Sequence[SpentRow], begin: datetime, end: datetime) -> float:
+    """The money of a period."""
+    return round(sum(row.usd for row in rows if _ms(begin) <= row.minute * _MINUTE_MS < _ms(end)), 9)
 
 
-def _daily_usd(rows: Sequence[HourRow], first_hour: int | None, now: datetime) -> float:
+def _daily_usd(rows: Sequence[SpentRow], first_minute: int | None, now: datetime) -> float:
     """Money per day, over the last thirty days or since the first activity there is."""
-    begin_ms = max(_ms(now - timedelta(days=_RATE_DAYS)), (first_hour or 0) * _HOUR_MS)
+    begin_ms = max(_ms(now - timedelta(days=_RATE_DAYS)), (first_minute or 0) * _MINUTE_MS)
     days = (_ms(now) - begin_ms) / (24 * _HOUR_MS)
-    return sum(row.usd for row in rows if row.hour * _HOUR_MS >= begin_ms) / max(1.0, days)
+    return sum(row.usd for row in rows if row.minute * _MINUTE_MS >= begin_ms) / max(1.0, days)
 
 
-def _running(store: Store, rows: Sequence[HourRow], now: datetime) -> list[Block]:
-    lately = {row.agent for row in rows if (row.hour + BLOCK_HOURS) * _HOUR_MS > _ms(now)}
+def _running(store: Store, rows: Sequence[SpentRow], now: datetime) -> list[Block]:
+    lately = {row.agent for row in rows if row.minute * _MINUTE_MS + BLOCK_HOURS * _HOUR_MS > _ms(now)}
     running = []
     for agent, hour in store.activity.blocks() if lately else ():
         begun_ms, end_ms = hour * _HOUR_MS, (hour + BLOCK_HOURS) * _HOUR_MS
         if not begun_ms <= _ms(now) < end_ms or agent not in lately:
             continue
-        usd = round(sum(row.usd for row in rows if row.agent == agent and row.hour >= hour), 9)
+        usd = round(sum(row.usd for row in rows if row.agent == agent and row.minute >= hour * 60), 9)
         gone_ms = _ms(now) - begun_ms
         forecast = round(usd * BLOCK_HOURS * _HOUR_MS / gone_ms, 9) if gone_ms >= _LEAST_BLOCK_MS else None
         running.append(Block(agent, rfc3339(begun_ms) or "", rfc3339(end_ms) or "", usd, forecast))

@@ -1,8 +1,10 @@
 """What sessions add up to: tokens, money, time, failures. Read from the activity tables only, so it outlives raw."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from recollect.amounts import money, plural
 from recollect.errors import UsageError
 from recollect.store import Span, StatRow, Store
 
@@ -16,7 +18,8 @@ class StatLine:
     """One line of a breakdown. Unknown values are None: a tool has no tokens, a model no turns.
 
     `sessions` are those somebody began; their sub-agents are counted beside them, and their tokens, time
-    and money with them. `sub_agents_usd` is the sub-agents' part of `usd`. Only a session has a `title`.
+    and money with them. `sub_agents_usd` is the sub-agents' part of `usd`. Only a session has a `title`. `sample` is
+    what the last failure of a tool or command said, in the event and session beside it.
     """
 
     name: str | None
@@ -30,23 +33,36 @@ class StatLine:
     cache_write_tokens: int | None
     usd: float | None
     usd_is_estimate: bool
+    usd_is_incomplete: bool
     uses: int | None
     failures: int | None
     refusals: int | None
     failure_rate: float | None
     sample: str | None
+    sample_session_uid: str | None
+    sample_event_uid: str | None
     sub_agents_usd: float | None
     title: str | None
+
+    @property
+    def cost_in_words(self) -> str:
+        """`$17.46 + $2.22 in 12 sub-agents`."""
+        if not self.sub_agents:
+            return money(self.usd, self.usd_is_estimate, self.usd_is_incomplete)
+        own = money((self.usd or 0.0) - (self.sub_agents_usd or 0.0), self.usd_is_estimate)
+        of_sub_agents = money(self.sub_agents_usd or 0.0, self.usd_is_estimate, self.usd_is_incomplete)
+        return f"{own} + {of_sub_agents} in {plural(self.sub_agents, 'sub-agent')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A breakdown, its totals, and minutes of work by weekday (from Monday) and hour."""
+    """A breakdown, its totals, and minutes of work by weekday (from Monday) and hour; `notes` say what is not exact."""
 
     by: str
     lines: list[StatLine]
     total: StatLine
     heatmap: list[list[int]]
+    notes: tuple[str, ...] = ()
 
 
 def make_stats(store: Store, by: str, span: Span) -> Stats:
@@ -62,7 +78,15 @@ def make_stats(store: Store, by: str, span: Span) -> Stats:
         lines=[_line(row) for row in rows],
         total=_line(total),
         heatmap=_heatmap(store.activity.heatmap(span)),
+        notes=tuple(_notes(store.activity.blurred(by, span))),
     )
+
+
+def _notes(blurred: int) -> Iterator[str]:
+    if blurred:
+        yield (
+            f"Not exact: {plural(blurred, 'session')} evicted under an older version counted by whole hours or UTC days"
+        )
 
 
 def make_breakdown(store: Store, by: str, span: Span) -> list[StatLine]:
@@ -88,26 +112,29 @@ def _line(row: StatRow) -> StatLine:
         cache_read_tokens=row.cache_read_tokens,
         cache_write_tokens=row.cache_write_tokens,
         usd=None if row.usd is None else round(row.usd, 9),
-        usd_is_estimate=bool(row.usd_is_estimate),
+        usd_is_estimate=row.usd_is_estimate > 0,
+        usd_is_incomplete=row.usd_is_estimate > 1,
         uses=row.uses,
         failures=row.failures,
         refusals=row.refusals,
         failure_rate=round(row.failures / row.uses, 4) if row.uses and row.failures is not None else None,
         sample=row.sample,
+        sample_session_uid=row.sample_session_uid,
+        sample_event_uid=row.sample_event_uid,
         sub_agents_usd=None if row.sub_agents_usd is None else round(row.sub_agents_usd, 9),
         title=row.title,
     )
 
 
 _NOTHING = StatRow("total", 0, 0, 0, 0, 0, 0, 0, 0, None, 0)
-_SUMMED = set(StatRow._fields) - {"name", "usd_is_estimate", "sample", "title"}
+_SUMMED = {name for name in StatRow._fields if not name.startswith("sample")} - {"name", "usd_is_estimate", "title"}
 
 
 def _sum(rows: list[StatRow]) -> StatRow:
     """What lines add up to that each have whole sessions."""
     known = {name: [value for row in rows if (value := getattr(row, name)) is not None] for name in _SUMMED}
     sums = {name: sum(values) for name, values in known.items() if values}
-    return _NOTHING._replace(**sums, usd_is_estimate=int(any(row.usd_is_estimate for row in rows)))
+    return _NOTHING._replace(**sums, usd_is_estimate=max((row.usd_is_estimate for row in rows), default=0))
 
 
 def _heatmap(cells: list[tuple[int, int, int]]) -> list[list[int]]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from recollect.redact import values
-from recollect.redact.patterns import LINE_END, QUOTE, Rule
+from recollect.redact.patterns import ANY_KEYWORD, LINE_END, QUOTE, Rule
 from recollect.redact.tables import find_cells
 
 Bounds = tuple[int, int] | None
@@ -25,9 +25,21 @@ _IN_PATTERN = re.compile(rb"[\\\[\](){}]")  # in regular expressions, and rarely
 _CODE = re.compile(rb"[\w.:>-]+")
 _MOST_NAME = 40  # bytes of a name that are looked at before its keyword
 _ASKING = re.compile(
-    rb"\.(?:encode|decode|split|replace|strip|starts_?with|ends_?with|includes|contains|match|indexOf|join)\Z", re.I
+    rb"\.(?:encode|decode|split|replace|strip|starts_?with|ends_?with|includes|contains|match|indexOf|join|format"
+    rb"|(?:with|get|has|find|load|read|create)\w*|remove|delete|open)\Z",
+    re.I,
 )
 _NAME_ONLY = re.compile(rb"(?:\A|[\r\n]|\\+n)[ \t+>-]*(?:\\+t)*[\w./:-]*\Z")
+_JOINED = re.compile(rb"[ ]?\+[ ]?([A-Za-z_][\w.]*)(?:[),]|[ ]\+)")
+_FILE_END = re.compile(rb"\.\w{1,5}\Z")
+_MOST_GIVEN = 200
+# A name, its sign, and an expression.
+_GIVEN = re.compile(
+    rb"(?i:(?P<keyword>"
+    + ANY_KEYWORD.encode()
+    + rb"))(?P<rest>[\w.-]{0,32})\\*[\"'`]?\]?[ \t]*(?::[ \t]*[A-Za-z]{2,10}[ \t]*)?(?:[:=]=?|=>)[ \t]*"
+    rb"(?:[\w.$@?!:>-]|\([^()\r\n]{0,80}\)|\[[^\[\]\r\n]{0,80}\]){0,120}\(?[ \t]*"
+)
 _END_OF_LINE = re.compile(LINE_END.encode())
 _TAG_END = re.compile(rb"[ \t]*[<\]]")
 _PORTS = re.compile(rb"[\w.-]*:\d{1,5}(?:[:/]\w+)?")
@@ -121,8 +133,8 @@ def _check_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: 
     name, sign = match["opener"] + match["rest"], match["sign"] or b""
     if values.is_about(match["opener"], match["rest"]) or (not is_json and _is_other_name(data, match)):
         return None
-    if match["block"] is not None:
-        return match.span("block") if values.is_secret(name, match["block"], is_quoted=False) else None
+    if lines := match["block"] or match["inner"]:
+        return match.span(match.lastgroup or "") if values.is_secret(name, lines, is_quoted=False) else None
     value, start, end, is_quoted = _value(data, match)
     if _is_no_assignment(data, match, sign, is_quoted):
         return None
@@ -136,11 +148,16 @@ def _check_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: 
 
 
 def _is_no_assignment(data: bytes, match: re.Match[bytes], sign: bytes, is_quoted: bool) -> bool:
-    """Whether a comma is not that of a call, or a colon that of `PASS: TestLogin/2`."""
+    """Whether a comma is not that of a call, or a sign that of `PASS: TestLogin/2`, `PASS (…)` or `app.py:12:`."""
     if sign.startswith(b","):
         return not (is_quoted and (sign.endswith(b"with:") or _is_in_call(data, match)))
+    if sign == b":" and _FILE_END.search(match["rest"]) and match["s"][:1].isdigit():
+        return True  # `secrets.py:7:import re`
+    if match["opener"].lower() != b"pass":
+        return False
     before = data[match.start() - 1 : match.start()]
-    return sign == b":" and match["opener"].lower() == b"pass" and not is_quoted and before not in (b"_", b"-", b"/")
+    is_apart = sign.startswith(b"(") and data[match.start("sign") - 1 : match.start("sign")] == b" "
+    return is_apart or (sign == b":" and not is_quoted and before not in (b"_", b"-", b"/"))
 
 
 def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> bool:
@@ -150,9 +167,26 @@ def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> boo
         return True
     if sign.startswith((b"(", b"{")) and (not is_quoted or _ASKING.search(match["rest"])):
         return True
+    if not (is_quoted and data.startswith(match["quote"], end)) and _is_expression(data, match, value):
+        return True
+    if match["quote"][-1:] == b"`" and b" " in value:
+        return True  # a command in prose
+    if is_quoted and (joined := _JOINED.match(value)) and values.is_variable(joined[1]):
+        return True  # `"token: "+key)`
     if not is_quoted and data[end : end + 1] in (b"(", b"[") and (_CODE.fullmatch(value) or value.startswith(b"=")):
         return True
     return _is_composed(match["literal"], value) or (match["marked"] is not None and sign != b":")
+
+
+def _is_expression(data: bytes, match: re.Match[bytes], value: bytes) -> bool:
+    """Whether a value without quotes is a variable: `&tokens`, `!isSecret`, `"token": self._key2`, `f(secret=key1)`."""
+    start, after = match.start("s"), match.end("rest")
+    if (data[start - 1 : start] != b"=" or b"." in value) and values.is_variable(value):
+        return True
+    is_of_code = b"." in match["rest"] or data[after : after + 1] in (b'"', b"'", b"]") or match["sign"] == b"=>"
+    return (is_of_code or data[start + len(value) : start + len(value) + 1] in (b",", b")")) and values.is_numbered(
+        value
+    )
 
 
 def _is_other_name(data: bytes, match: re.Match[bytes]) -> bool:
@@ -178,6 +212,23 @@ def _is_composed(literal: bytes | None, value: bytes) -> bool:
     return (b"r" in kind and _IN_PATTERN.search(value) is not None) or (
         (b"f" in kind or b"$" in kind) and b"{" in value
     )
+
+
+def _check_fallback(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    """What is used instead of an expression, if that is given to a secret's name."""
+    bounds = _taken(data, match, is_json, lambda value, _: not values.is_numbered(value) and _is_password(value))
+    if bounds is None or (not is_json and _is_composed(match["literal"], data[slice(*bounds)])):
+        return None
+    line = data[max(0, match.start() - _MOST_GIVEN) : match.start()].rpartition(b"\n")[2].rpartition(b"\\n")[2]
+    given = next(
+        (given for name in values.find_keywords(line) if (given := _GIVEN.fullmatch(line, name.start()))), None
+    )
+    if given is None or values.is_about(given["keyword"], given["rest"]):
+        return None
+    if len(given["keyword"]) <= 4 and is_glued(line, given.start()):
+        return None
+    name = given["keyword"] + given["rest"]
+    return bounds if is_json or values.is_secret(name, data[slice(*bounds)], is_quoted=True) else None
 
 
 def _check_spaced(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
@@ -246,7 +297,7 @@ def _check_declaration(rule: Rule, data: bytes, match: re.Match[bytes], is_json:
 
 
 def _check_environment_key(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
-    is_public = data[max(0, match.start() - 6) : match.start()].upper().endswith(b"PUBLIC")
+    is_public = data[max(0, match.start() - 11) : match.start()].upper().endswith((b"PUBLIC", b"PUBLISHABLE"))
     return _taken(data, match, is_json, lambda value, _: not is_public and values.is_environment_key(value))
 
 
@@ -275,6 +326,7 @@ def _check_private_key(rule: Rule, data: bytes, match: re.Match[bytes], is_json:
 CHECKS: dict[str, Check] = {
     "token": _check_token,
     "assignment": _check_assignment,
+    "fallback": _check_fallback,
     "declaration": _check_declaration,
     "spaced": _check_spaced,
     "words": lambda rule, data, match, is_json: match.span("s"),

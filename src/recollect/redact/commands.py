@@ -44,8 +44,8 @@ _EITHER = (rf"(?:{_NEXT_ITEM}|[ =]{{0,3}})", rf"(?:[ =]{{0,3}}|{_SOME_NEXT_ITEM}
 
 _MYSQL = ("mysql", "mariadb")
 _REDIS = ("redis-cli", "valkey-cli")
-_OTHERS = "sshpass mongosh mongodump mongorestore mongoexport mongoimport login useradd usermod".split()  # noqa: SIM905
-_OF_TWO_WORDS = ("twine upload", "az sql", "az mysql", "az postgres", "az webapp")
+_OTHERS = "sshpass mongo mongosh mongodump mongorestore mongoexport mongoimport login useradd usermod".split()  # noqa: SIM905
+_OF_TWO_WORDS = ("twine upload", "az sql", "az mysql", "az postgres", "az webapp", "cqlsh", "sqlcmd")
 
 
 def _behind(words: tuple[str, ...]) -> str:
@@ -56,11 +56,11 @@ def _behind(words: tuple[str, ...]) -> str:
 _PROGRAM = Rule(
     "command-line-flag",
     "Passwords that programs take with their own flags: `mysql -p…` (also `mysqldump`, `mariadb`), `docker login -p` and any other `login`, "
-    "`sshpass -p`, `mongosh -p`, `twine upload -p`, `az sql … -p`, `useradd -p`, `7z -p…`, `zip -P`, `redis-cli -a`, `ldapsearch -w`, "
+    "`sshpass -p`, `mongo -p`, `mongosh -p`, `cqlsh -p`, `sqlcmd -P`, `twine upload -p`, `az sql … -p`, `useradd -p`, `7z -p…`, `zip -P`, `redis-cli -a`, `ldapsearch -w`, "
     "`gh secret set --body`, `aws ssm put-parameter --value`",
     KEYWORD, (*_MYSQL, "7z", *_REDIS, *_OTHERS, *_OF_TWO_WORDS, "ldap", "zip", "secret", "put-parameter"),
     rf"{_SOME_ARGUMENTS}(?:-p|-P|-a|-w|-b|--body|--value){_EITHER[1]}{_SOME_VALUE}",
-    rf"(?:(?P<mysql>{_behind((*_MYSQL, '7z'))}[a-z_-]{{0,12}})|(?P<zip>(?<=zip))|(?P<redis>{_behind(_REDIS)})|(?P<ldap>(?<=ldap)[a-z]{{3,8}})"
+    rf"(?:(?P<mysql>{_behind((*_MYSQL, '7z'))}[a-z_-]{{0,12}})|(?P<zip>(?<=zip)|(?<=sqlcmd))|(?P<redis>{_behind(_REDIS)})|(?P<ldap>(?<=ldap)[a-z]{{3,8}})"
     rf"|(?P<vault>(?<=put-parameter)|(?<=secret)(?:[ ]|{_NEXT_ITEM}{QUOTE})set)|(?!(?<=ldap)|(?<=secret)))(?={QUOTE}|[ \t\\])"
     rf"{_ARGUMENTS}{_BEFORE_FLAG}(?P<flag>(?(redis)-a|(?(ldap)-w|(?(vault)(?:--body|--value|-b)|(?(zip)-P|-p)))))(?(mysql)|{_EITHER[0]})"
     rf"{_VALUE}",
@@ -122,8 +122,9 @@ _CURL_USER = Rule(
 _LAST_ARGUMENT = Rule(
     "command-line-flag",
     "Random values that programs take as their last argument: `htpasswd -b`, `rabbitmqctl add_user`, `change_password`, `cargo login`, "
+    "`poetry config http-basic.… user`, `git config user.password`, "
     "`vault login`, `net user`, `redis-cli` `AUTH`, `nmcli … password`",
-    KEYWORD, ("htpasswd", "add_user", "change_password", "cargo login", "vault login", "net user", "AUTH", "nmcli"),
+    KEYWORD, ("htpasswd", "add_user", "change_password", "poetry config", "user.password", "cargo login", "vault login", "net user", "AUTH", "nmcli"),
     rf"(?:[ ]{{1,3}}[A-Za-z0-9_./@:-]{{1,40}}){{0,8}}[ ]{{1,3}}{QUOTE_OR_CODE}?{PLAIN}{{8}}",
     rf"(?:[ ]{{1,3}}[A-Za-z0-9_./@:-]{{1,40}}){{0,8}}?[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{8,512}}){QUOTE}?(?:[ ]/add)?(?=[ ]?(?:[;&|\r\n\\\"]|\Z))",
     460, check="argument", is_guarded=True,

@@ -2,11 +2,13 @@
 
 import os
 import re
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from recollect.errors import StoreDamaged, StoreUnwritable
+from recollect.files import write_new
 
 KEY_FILE = "redaction.key"
 KEY_BYTES = 32
@@ -57,7 +59,8 @@ def load_key(folder: Path) -> bytes:
     path = folder / KEY_FILE
     try:
         if not path.exists():
-            _make_key(path)
+            with suppress(FileExistsError):
+                write_new(path, os.urandom(KEY_BYTES))
         key = path.read_bytes()
     except OSError as error:
         raise StoreUnwritable(
@@ -70,23 +73,6 @@ def load_key(folder: Path) -> bytes:
             "move it away: a new one is created, and secrets get new marks",
         )
     return key
-
-
-def _make_key(path: Path) -> None:
-    """Write the key to a temporary file and link it into place, so that it is never there in part."""
-    new = path.with_name(f"{KEY_FILE}.{os.getpid()}.{os.urandom(4).hex()}")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(os.urandom(KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            return
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def compare_versions(version: str, other: str) -> str:

@@ -30,16 +30,17 @@ _SOME_TYPE = r"(?:\??:[ ]?[A-Za-z0-9&?\[\]|'<> ]{2,24}|[ ](?:as[ ])?string[ ]?)=
 # Attributes of a tag: `<password type="plain">…`.
 _ATTRIBUTES = rf"(?:[ ][A-Za-z][A-Za-z0-9:_-]{{0,24}}={QUOTE}[^\x00-\x1f<>\"'`\\]{{0,40}}{QUOTE}){{1,3}}"
 _SOME_ATTRIBUTES = r"[ ][A-Za-z][A-Za-z0-9:_-]{0,24}=[^\x00-\x1f<>]{0,160}"
+# Fields that hold the value of the field they are in.
+INNER_FIELDS = ("value", "S", "stringValue")
+_VALUE_FIELD = rf"(?:{'|'.join(INNER_FIELDS)})"
 # What wraps a value in Rust, Go, Java, Python (`Some("…")`), in JSON (`{"value": "…"}`), in YAML (`&anchor …`, `!!str …`)
 # and in XML.
 _WRAPPED = (
     r"(?:(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of|\[\]byte"
     r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|[(\[][ ]?"
-    rf"|\{{(?:[ \t]|{LINE_BREAK}|\\{{1,16}}t){{0,40}}{QUOTE}value{QUOTE}[ ]?:[ ]?)"  # parameters of Azure
+    rf"|\{{(?:[ \t]|{LINE_BREAK}|\\{{1,16}}t){{0,40}}{QUOTE}{_VALUE_FIELD}{QUOTE}[ ]?:[ ]?)"  # of Azure, DynamoDB, Firestore
 )
-_SOME_WRAPPED = (
-    rf"(?:[A-Za-z.:\[\]()]*[(\[][ ]?(?:default=)?|\{{(?:[ \t\r\n]|\\+[nrt])*{SOME_QUOTE}value{SOME_QUOTE}[ ]?:[ ]?)"
-)
+_SOME_WRAPPED = rf"(?:[A-Za-z.:\[\]()]*[(\[][ ]?(?:default=)?|\{{(?:[ \t\r\n]|\\+[nrt])*{SOME_QUOTE}{_VALUE_FIELD}{SOME_QUOTE}[ ]?:[ ]?)"
 _MARKED = r"(?:&[A-Za-z0-9_-]{1,24}[ ]|!![a-z]{1,12}[ ])"
 _CDATA = r"<!\[CDATA\["
 _BRACKETED = r"(?:\[\[|qq?[({\[]|%[qQ]?[({\[]|R\\{0,16}\"\()"  # strings of Lua, Perl, Ruby and C++
@@ -64,6 +65,7 @@ _HTML_QUOTE = r"&(?:quot|#0?39|#x27);"  # may be a bare word too, so anything ma
 
 _NAMED_VALUE = (
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{SPACE}:{SPACE}[|>][0-9+-]{{0,2}}{SPACE}{LINE}(?P<block>{PLAIN}{{6,512}})(?={LINE_END})"
+    rf"|>{SPACE}{LINE}(?P<inner>{PLAIN}{{6,512}}){SPACE}{LINE}</"
     rf"|(?:{QUOTE}?(?:[\]}}]{QUOTE}?)?|\[[0-9]{{0,5}}\])"
     rf"(?:(?P<compared>\)?{SPACE}{_COMPARED}|{_TYPED})(?={SPACE}{LITERAL}?{QUOTE})|{SPACE}(?P<sign>{_TYPE}(?={SPACE}(?:{_NEXT_LINE})?(?:{_WRAPPED})?{LITERAL}?{QUOTE})|{_BARE_SIGN}))"
     rf"{SPACE}(?:{_NEXT_LINE}(?={QUOTE}))?(?:{_WRAPPED}(?:{_NEXT_LINE})?(?={QUOTE})|(?P<marked>{_MARKED})|{_CDATA}|{_BRACKETED})?(?P<literal>{LITERAL}(?={QUOTE}))?(?:{QUOTE}{{2}}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
@@ -79,7 +81,7 @@ _ASSIGNMENT = Rule(
     rf"(?:{_SIGN_OR_CODE}{SPACE_OR_CODE}(?:{_MARKED}|{_CDATA})?{_BARE}|{_SOME_ATTRIBUTES}>(?:{_CDATA})?{_BARE}"
     rf"|{_BEFORE_QUOTE}{SPACE_OR_CODE}(?:(?:{_SOME_WRAPPED}|{_MARKED}|{SOME_LITERAL}){QUOTE_OR_CODE}{IN_ANY}|{_HTML_QUOTE}))"
     rf"|{SOME_QUOTE}{SOME_SPACE},{SOME_SPACE}(?:default[ ]?=[ ]?)?{SOME_LITERAL}{SOME_QUOTE}{IN_ANY}"
-    rf"|{_JSON_FIELD}{ANY}{{5}}|{SOME_SPACE}:{SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\])",
+    rf"|{_JSON_FIELD}{ANY}{{5}}|{SOME_SPACE}:{SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\]|>{SOME_SPACE}(?:[\r\n]|\\+[rn])[^\x00<>]{{6,200}}</)",
     _NAMED_VALUE,
     400, check="assignment", is_caseless=True,
 )  # fmt: skip
@@ -149,6 +151,16 @@ _SPACED = Rule(
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?(?P<sign>{WIDE_SPACE}(?:\|[ \t]{{1,64}})?)(?P<quote>{QUOTE}?)(?={PLAIN}{{0,40}}[0-9])(?P<s>{PLAIN}{{8,512}})",
     200, check="spaced", is_caseless=True,
 )  # fmt: skip
+# Found by its operator, because that is rare: its check looks back at the name.
+_FALLBACK = Rule(
+    "assignment",
+    "Values that an expression given to such a name falls back on: `password = config.pw or \"…\"`, `|| \"…\"`, `?? \"…\"`, "
+    "`token = getenv(\"K\", \"…\")`",
+    KEYWORD, ("or ", "||", "??", "?:", "env(", "get(", "fetch(", "config("),
+    rf"(?:or |\|\||\?\?|\?:|(?:env|get|fetch|config)\({SOME_QUOTE}[A-Za-z0-9_.-]{{1,60}}{SOME_QUOTE},){SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}[a-z_.-]{{0,40}}[^\x00-\x20\"'`\\a-z_.-]",
+    rf"(?:(?<=\(){QUOTE}[A-Za-z0-9_.-]{{1,60}}{QUOTE},|(?<!\()){SPACE}(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
+    100, check="fallback", is_whole=True,
+)  # fmt: skip
 _TABLE = Rule(
     "assignment",
     "Random values in the columns of such a name: CSV and similar formats, Markdown, `psql`, and `INSERT` (`(…, password) VALUES (…)`)",
@@ -161,8 +173,8 @@ _TABLE = Rule(
 _ARGUMENT = Rule(
     "assignment",
     "The second argument of calls that sign or log in: `jwt.sign(payload, \"…\")`, `createHmac(\"sha256\", \"…\")`, `auth=(\"user\", \"…\")`, "
-    "`new NetworkCredential(\"user\", \"…\")`",
-    KEYWORD, ("auth=(", "basicauth(", "networkcredential(", "jwt.sign(", "jwt.encode(", "jwt.verify(", "jwt.decode(", "hmac("),
+    "`new NetworkCredential(\"user\", \"…\")`, `smtp.login(\"user\", \"…\")`",
+    KEYWORD, (".login(", "auth=(", "basicauth(", "networkcredential(", "jwt.sign(", "jwt.encode(", "jwt.verify(", "jwt.decode(", "hmac("),
     rf"[^\x00-\x1f()]{{1,100}},{SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}{ANY}{{6}}",
     rf"[^\x00-\x1f(),]{{1,80}},{SPACE}(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
     200, check="flag", is_caseless=True,
@@ -221,6 +233,7 @@ NAMED_VALUES = (
     _NETRC,
     _PGPASS,
     _SPACED,
+    _FALLBACK,
     _TABLE,
     _ARGUMENT,
     _SEED,

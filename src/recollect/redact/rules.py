@@ -10,10 +10,10 @@ same text as a JSON string. So it names no byte that JSON escapes, except behind
 
 from recollect.redact.commands import COMMANDS
 from recollect.redact.formats import TOKENS
-from recollect.redact.named import NAMED_VALUES
+from recollect.redact.named import INNER_FIELDS, NAMED_VALUES
 from recollect.redact.patterns import ANY_KEYWORD, HIDDEN, QUOTE, QUOTE_OR_CODE, SPACE, SPACE_OR_CODE, STRUCTURE, Rule
 
-VERSION = 9  # of this list; a store records which one it was redacted with
+VERSION = 10  # of this list; a store records which one it was redacted with
 
 _WORD = "[A-Za-z0-9_-]"
 # The digits of a user id in base64 are easy to spot: each group of three has a narrow shape.
@@ -89,5 +89,5 @@ PERCENT = (
 
 # A pair {"name": "API_KEY", "value": "…"}, of which a scanner sees the first half.
 NAME_FIELDS = ("name", "key", "variable", "env")
-VALUE_FIELDS = ("value", "val", "default")
+VALUE_FIELDS = (*INNER_FIELDS, "val", "default")
 NAMED = rf"[ ]?:[ ]?\"[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}\""

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
-from ahocorasick_rs import BytesAhoCorasick
+from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 MOST_HITS = 400_000  # in one scan; no real text of that size comes near
 SECONDS = 2.0  # of processor time, for a text of any usual size
@@ -96,24 +96,19 @@ class _Openers:
         window = data[begin:end]
         if self._expression.is_caseless:
             window = window.lower()
-        starts = [begin + match.start() for match in self._pattern.finditer(window)]
+        starts = {begin + start for _, start, _ in self._search(window, overlapping=True)}
         # What ends here need not begin there: the end may belong to another match within reach.
-        return [start for start in starts if self._whole.match(data, start)] if is_exact else starts
+        return [start for start in starts if not is_exact or self._whole.match(data, start)]
 
     @cached_property
     def _whole(self) -> re.Pattern[bytes]:
         return re.compile(self._expression.whole)
 
     @cached_property
-    def _pattern(self) -> re.Pattern[bytes]:
-        """One byte, then a look-ahead at the rest: openers may overlap, and `re` tells branches by their first byte."""
+    def _search(self) -> Callable[..., list[tuple[int, int, int]]]:
         openers = self._expression.openers
         openers = tuple({opener.lower() for opener in openers}) if self._expression.is_caseless else openers
-        branches = []
-        for first in sorted({opener[:1] for opener in openers}):
-            rests = sorted(re.escape(opener[1:]) for opener in openers if opener[:1] == first)
-            branches.append(re.escape(first) + b"(?=" + b"|".join(rests) + b")")
-        return re.compile(b"|".join(branches))
+        return BytesAhoCorasick(openers, implementation=Implementation.DFA).find_matches_as_indexes
 
 
 class HyperscanScanner:

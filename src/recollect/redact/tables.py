@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from recollect.redact import values
-from recollect.redact.patterns import LINE_BREAK
+from recollect.redact.patterns import ARROW, LINE_BREAK
 
 _MOST_ROWS = 200
 _MOST_HEADING, _MOST_NAME = 400, 40  # bytes
@@ -12,6 +12,8 @@ _SIGN = re.compile(rb"[,;|\t]|\\{1,16}t")
 _HEADING = re.compile(rb"(?:[\w .\"'`|,;-]|\t|\\{1,16}(?:t|(?=[\"'`])))*\Z")
 _NO_NAME = re.compile(rb"(?:\A|[,;\t]|\\+t)[ \"'`]*(?=[,;\t]|\\+t|\Z)")
 _NEXT = re.compile(LINE_BREAK.encode())
+# What agents and `cat -n` write before each line of a file they show: no column of it.
+_LINE_NUMBER = re.compile(rb"(?:[ +-]|\\{1,16}t){0,8}\d{1,6}(?:\t|\\{1,16}t|" + ARROW.encode() + rb")")
 _LEAF_START = re.compile(rb"(?<!\\)\"")
 _RULER = re.compile(rb"[-+|:= ]+")
 _IN_BRACKETS = re.compile(rb"(?:[\s,]|\\+[nrt])*\(([^()\x00]*)\)")
@@ -27,6 +29,8 @@ def find_cells(match: re.Match[bytes], is_json: bool) -> list[tuple[int, int]]:
     before = data[max(0, match.start() - _MOST_HEADING) : match.start()]
     before = before.rpartition(b"(")[2] if is_insert else _NEXT.split(before)[-1]
     before = _LEAF_START.split(before)[-1] if is_json else before
+    is_numbered = (number := _LINE_NUMBER.match(before)) is not None
+    before = before[number.end() :] if number else before
     signs, column = set(_SIGN.findall(before + match["after"])), len(_SIGN.findall(before))
     if (
         len(signs) != 1
@@ -39,6 +43,8 @@ def find_cells(match: re.Match[bytes], is_json: bool) -> list[tuple[int, int]]:
     count = column + len(_SIGN.findall(match["after"]))
     cells = []
     for start, end in _rows_in_brackets(match) if is_insert else _lines(match):
+        if is_numbered and (number := _LINE_NUMBER.match(data, start, end)):
+            start = number.end()
         row = data[start:end].split(sign)
         if len(row) != count + 1:
             if _RULER.fullmatch(data, start, end):

@@ -17,32 +17,42 @@ LEAST_DISTINCT = 6
 # Searched in small letters, each branch with a different first byte: `re` then skips all others many times as fast.
 _STRONG = re.compile(rb"pass|pwd|[_-]pw|secret|credential|kennwort|wachtwoord|senha|[\x80-\xff]")
 _STAND_INS = rb"example|placeholder|xxxxx|000000000000|12345678|abcdefgh|redacted"
-_PLACEHOLDER = re.compile(_STAND_INS + rb"|change[-_]?me|dummy|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*")
+_PLACEHOLDER = re.compile(
+    _STAND_INS + rb"|change[-_]?me|dummy|fake|not[-_]?real|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*"
+)
 _STAND_IN = re.compile(_STAND_INS + rb"|your[-_]")
 _TEMPLATE = re.compile(
     rb"\$(?:\{|\(|[A-Za-z_]\w*)|\{\{?[ \w.$-]+\}?\}|<[^<>]*>?|%[sdrv]|%\(\w+\)[sd]|%[A-Za-z_]{3,}%|#\{.*"
     rb"|@[A-Za-z_.]+@|[*.xX_-]+"
 )
 _REFERENCE = re.compile(
-    rb"/\^|(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|(?:process\.env|os\.environ|env|ENV)[.\[(]|\.{0,2}/[\w.-]+/|~/|/\w+/"
+    rb"/\^|//|(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|(?:process\.env|os\.environ|env|ENV)[.\[(]|\.{0,2}/[\w.-]+/|~/|/\w+/"
 )
-_PART = rb"[A-Za-z_$][A-Za-z_]*"
+_PART = rb"(?:[a-z_]{2,}\d{1,4}[a-z_]+|[A-Za-z_$][A-Za-z_]*)"
 _NAMES = (
     rb"_*" + _PART + rb"\d?(?:(?:\.|::|->|\?\.|!\.|/|:|-)" + _PART + rb"\d?)+[!?]?"  # dotted, or a path
     rb"|[a-z]+(?:[-_.][a-z]+)*"  # words
     rb"|[A-Z]?[a-z]+(?:[A-Z]{1,4}[a-z]+)*[A-Z]{0,3}"  # camels
-    rb"|_*[A-Z]+(?:[_-][A-Z0-9]+)*"  # constants
+    rb"|_*[A-Z]+(?:[_-][A-Z0-9]+)*_*"  # constants
     rb"|[A-Z]?[a-z]+(?:[-_ ][A-Za-z]?[a-z]*)+"
 )
 _IDENTIFIER = re.compile(_NAMES)
-_NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|[a-z]+(?:_[a-z]+\d{0,2})+")
+_NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|_*[a-z]+\d{0,2}(?:[_.]+[a-z]+\d{0,2})+")
 # Names of keys that are kept elsewhere: `Apache-2.0`, `KMS-default-2024`; `agent:main:42`; `rsa.RSAPrivateKey`.
-_WORD = rb"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Z]{1,8}|v?\d{1,4})"
+_WORD = rb"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Z]{1,8}|v?\d{1,6})"
 _LABEL = re.compile(_WORD + rb"(?:[-_./:]" + _WORD + rb")+|(?:[a-z][a-z_-]*:){2,}.*|[a-z][a-z_-]*:\d+")
-_OF_A_KEY = re.compile(rb"(?i)[a-z_][\w.]*(?:private_?key|secret|token|credential|password)[a-z_]{0,12}")
+_OF_A_KEY = re.compile(rb"(?i)[a-z_][\w.]*(?:(?:private|api)_?key|secret|token|credential|password)[a-z_]{0,12}")
+_OF_A_CAMEL = re.compile(rb"[A-Za-z][\w.]*(?:Secret|Token|Password|Credential|Key)[A-Za-z]*\d?(?:[A-Z][a-z]+)*")
+_MEMBER = re.compile(rb"[a-z_]{2,}(?:(?:\.|->|::)[A-Za-z_]+\d{0,3}[A-Za-z_]*)+")
 # A longer hexadecimal number is a key, but for one of 40 digits: that is the public address of an account.
 _NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX](?:[0-9a-fA-F]{1,31}|[0-9a-fA-F]{40})")
 _FIELD = re.compile(rb"[A-Za-z_]+=\W{0,3}")  # another name that is given next to nothing
+# Another name with its own value (`MODEL=acme-4`), a place in a file (`app.py:42`, `a.md#b`), a branch (`main/fix-12`).
+_STEM = rb"(?>(?:[a-z]+\d{0,4}|\d{1,8}|[0-9a-f]{7,12})(?![a-z0-9]))"
+_NOT_A_VALUE = re.compile(
+    rb"(?:[A-Z][A-Z0-9]+(?:_[A-Z0-9]{2,})+|[a-z]{2,}(?:_[a-z]{2,})+)=[^=].*|[A-Za-z]{2,}=(?:[A-Z]?[a-z]+(?:[-_][a-z]+)*|\d+[a-z]{0,2})|(?:[\w.-]+/)*[\w.-]+\.[a-z]{1,4}(?::\d+(?::.*)?|#[\w-]+)"
+    rb"|(?:" + _STEM + rb"[-_.])*" + _STEM + rb"/(?:" + _STEM + rb"[-_./])*" + _STEM
+)
 _UUID = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HEX = re.compile(rb"(?i)(?:0x)?[0-9a-f]+")
 _BASE64 = re.compile(rb"/[A-Za-z0-9+/]+={0,2}")
@@ -58,7 +68,8 @@ _ABOUT = re.compile(
     rb"(?i)(?:id|ids|name|names|type|types|count|counts|total|url|uri|path|file|filename|dir|field|input|label|placeholder|length|len"
     rb"|size|limit|expiry|expires|expires[-_]?(?:at|in)|expiration|ttl|at|time|date|policy|ref|env|var|header|prefix|suffix|hint|reset|error"
     rb"|regex|pattern|usage|budget|index|idx|start|end|pos|position|format|version|kind|class|arn|endpoint|status|state|manager|provider"
-    rb"|store|service|rotation|scope|scopes|match|list|map|set|test|tests|rules?|min|max|used|left|key[-_]?id)"
+    rb"|store|service|rotation|scope|scopes|match|list|map|set|test|tests|rules?|min|max|used|left|key[-_]?id"
+    rb"|encryption|algorithm|alg|mode|method|scheme|headers|hashers?|namespace|variants?|options?)"
 )
 # Before `token` in the names of page and sync tokens.
 _OF_PAGES = re.compile(
@@ -66,6 +77,8 @@ _OF_PAGES = re.compile(
     rb"(?i:pag(?:e|ing|ination)|next|prev(?:ious)?|continu(?:e|ation)|sync|cursor|resume|start(?:ing)?|delta|skip)"
     rb"[-_. ]?\Z"
 )
+# What code and prose have in them, and what is drawn at random hardly ever.
+_CODE = re.compile(rb"\s|[\"'`].*[\"'`]|[A-Za-z_]{3,}[(\[]|[A-Za-z_]{2,}\.[A-Za-z_]{2,}|://|=>|&&|\|\|")
 _WHO = re.compile(
     rb"(?i)sess|sid\Z|auth|token|jwt|csrf|xsrf|sso|remember|identity|credential|secret|passport|clearance"
 )
@@ -95,6 +108,7 @@ def names_secret(name: bytes) -> re.Match[bytes] | None:
 
 
 _KEYWORD = re.compile(b"(?i)" + ANY_KEYWORD.encode())
+find_keywords = _KEYWORD.finditer
 
 
 def is_about(keyword: bytes, rest: bytes) -> bool:
@@ -133,14 +147,16 @@ def is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
 def _is_other(value: bytes) -> bool:
     """A placeholder, template, reference, number, identifier or plain words."""
     return (  # the most frequent first
-        (_IDENTIFIER.fullmatch(value) is not None and not is_scrambled(value))
+        is_identifier(value)
         or _NUMBER.fullmatch(value) is not None
         or (_FIELD.fullmatch(value) is not None and not is_scrambled(value))
-        or value.startswith((b"${", b"$(", b"{{", b"[REDACTED:"))
+        or value.startswith((b"$(", b"{{", b"[REDACTED:"))
+        or b"${" in value
         or _TEMPLATE.fullmatch(value) is not None
         or (_REFERENCE.match(value) is not None and entropy(value) < 4.5 and not _is_slashed_base64(value))
         or not (_LOWER.search(value) or _UPPER.search(value))
         or _PLACEHOLDER.search(value.lower()) is not None
+        or _NOT_A_VALUE.fullmatch(value) is not None
     )
 
 
@@ -152,6 +168,17 @@ def has_placeholder(text: str) -> bool:
 def _is_slashed_base64(value: bytes) -> bool:
     """Whether a value that begins like a path is base64: most of it is random."""
     return _BASE64.fullmatch(value) is not None and _is_mostly_drawn(value.split(b"/"))
+
+
+def is_identifier(value: bytes) -> bool:
+    """Whether a value is a name without digits, like that of a field or variable."""
+    return _IDENTIFIER.fullmatch(value) is not None and not any(map(is_scrambled, value.split(b".")))
+
+
+def is_variable(value: bytes) -> bool:
+    """Whether a value without quotes is a variable or a member of one: `resp.JSON201.Key`, `myJwtSecret`, `*token`."""
+    name = value.lstrip(b"&!*+~?")
+    return is_identifier(name) or _MEMBER.fullmatch(name) is not None or _OF_A_CAMEL.fullmatch(name) is not None
 
 
 def is_numbered(value: bytes) -> bool:
@@ -176,7 +203,7 @@ def _is_password(value: bytes, is_quoted: bool) -> bool:
 
 def _is_mostly_drawn(words: Sequence[bytes]) -> bool:
     """Whether more than half of the words is random; prose is not, nor a passphrase."""
-    return 2 * sum(len(word) for word in words if _is_drawn(word)) > sum(map(len, words))
+    return 2 * sum(len(word) for word in words if _is_drawn(word.rstrip(b"?!.,:"))) > sum(map(len, words))
 
 
 def _is_drawn(word: bytes) -> bool:
@@ -192,7 +219,7 @@ def _kinds(value: bytes) -> int:
 
 def is_distinctive(value: bytes) -> bool:
     """Whether a secret cannot be mistaken for a word, so that it can be hidden where no name is near it."""
-    if len(value) < 8 or is_numbered(value) or _is_label(value):
+    if len(value) < 8 or is_numbered(value) or _is_label(value) or _is_other(value) or _CODE.search(value):
         return False
     if _DIGIT.search(value) is None:
         return len(value) >= 20 and is_scrambled(value)
@@ -201,7 +228,7 @@ def is_distinctive(value: bytes) -> bool:
 
 def is_drawn(name: bytes, value: bytes) -> bool:
     """Whether a value that follows a name by chance, perhaps, is so random that it must be its secret."""
-    if len(value) < 8 or is_numbered(value) or _is_label(value):
+    if len(value) < 8 or is_numbered(value) or _is_label(value) or is_variable(value):
         return False
     has_many = _kinds(value) >= 3 or (len(value) >= 16 and value.isalnum() and _DIGIT.search(value) is not None)
     return has_many and is_secret(name, value, is_quoted=True)
@@ -230,7 +257,7 @@ def is_scrambled(value: bytes) -> bool:
 
 def is_environment_key(value: bytes) -> bool:
     """Whether the value of a variable that ends in `_KEY` looks random: such a name may be any kind of key's."""
-    if len(value) < 16 or _is_other(value) or _UUID.fullmatch(value) or entropy(value) < 3.3:
+    if len(value) < 16 or _is_other(value) or is_variable(value) or _UUID.fullmatch(value) or entropy(value) < 3.3:
         return False
     if not _DIGIT.search(value) or (b" " in value and not _is_mostly_drawn(value.split())):
         return False
@@ -254,9 +281,11 @@ def is_url_password(value: bytes) -> bool:
         or b"${" in value
         or b"$(" in value
         or b"[REDACTED:" in value
+        or (_OF_A_KEY.fullmatch(value.rstrip(b"]")) and (b"_" in value or not value.islower()))
     ):
         return False
-    return not (b"..." in value or value[:1] in b"{<[" or value.isdigit() or _STAND_IN.search(low))
+    is_pattern = b"..." in value or b"[^" in value or value[:1] in b"{<[(" or value.startswith(b"&lt;")
+    return not (is_pattern or value.isdigit() or _STAND_IN.search(low))
 
 
 def is_url_user(value: bytes) -> bool:
@@ -268,7 +297,7 @@ def is_header_value(value: bytes, opener: bytes) -> bool:
     """Whether what follows `Authorization:`, `Bearer` or `Basic` is a credential."""
     if opener.lower() == b"basic":
         return _is_basic(value)
-    if _is_other(value) or len(set(value)) < LEAST_DISTINCT or entropy(value) < 2.9:
+    if _is_other(value) or value.startswith(b"AWS4-") or len(set(value)) < LEAST_DISTINCT or entropy(value) < 2.9:
         return False
     return len(value) >= 16 and (_DIGIT.search(value) is not None or (len(value) >= 20 and is_scrambled(value)))
 

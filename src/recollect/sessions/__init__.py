@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from recollect.sessions.git import BlamedLine, blame_line, changed_since, checkout_of
     from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of, with_group_homes
     from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
-    from recollect.sessions.pricing import HOUR_MS, TOKENS, Used, add_up, tokens_of, usd_of
+    from recollect.sessions.pricing import MINUTE_MS, TOKENS, Used, add_up, tokens_of, usd_of
     from recollect.sessions.relations import all_reached
     from recollect.sessions.repos import (
         Checkouts,

@@ -14,24 +14,28 @@ from recollect.clock import now_ms
 from recollect.kinds import SessionKey
 from recollect.schema import (
     HUMAN,
+    OUTPUT,
     PROMPTS_ONLY,
     SCHEMA_VERSION,
     SUB_AGENT,
     UNKNOWN,
+    UNRECORDED,
     USER_MSG,
     WARM_UP,
 )
 from recollect.sessions import AccountRules
 from recollect.sessions.marks import apply, derive
 from recollect.sessions.parts import Parts, boundary_of, cuts_ms, read_sessions, split, until
-from recollect.sessions.pricing import Money, Payments, add_up
+from recollect.sessions.pricing import Money, Payments, add_up, main_model
 from recollect.sessions.relations import Relations
 from recollect.sessions.tasks import Task, find_task, project_of
+from recollect.sessions.titles import heading
 from recollect.sessions.totals import Totals, content_hash, decode_totals, encode_totals
 from recollect.store import ACCOUNT, Base, Boundary, Request, SessionRow, Step, Store, StoredSession
 from recollect.text import cut_short
 
 TITLE_CHARS = 80
+_SHORT_BYTES, _MOST_BYTES_OF_TOKEN = 2_000, 20  # a payload has fields besides its text: 4 to 12 bytes a token are usual
 _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
 
 
@@ -260,7 +264,7 @@ def _spent(old: SessionRow, row: SessionRow) -> dict[str, Any]:
     """Tokens and money where it is not known whether all responses are held: never less than they were."""
     names = [name for name in SessionRow._fields if name.endswith("_tokens")]
     is_more = (row.usd or 0.0) >= (old.usd or 0.0)
-    usd, is_estimate = (row.usd, row.usd_is_estimate) if is_more else (old.usd, bool(old.usd_is_estimate))
+    usd, is_estimate = (row.usd, row.usd_is_estimate) if is_more else (old.usd, old.usd_is_estimate)
     return {name: max(getattr(old, name), getattr(row, name)) for name in names} | {
         "usd": usd,
         "usd_is_estimate": is_estimate,
@@ -302,10 +306,10 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
         git_root=last.get("git_root"),
         git_remote=last.get("git_remote"),
         git_branch=last.get("git_branch"),
-        model=totals.span.model or last.get("model"),
+        model=main_model(totals.used) or totals.span.model or last.get("model"),
         provider=last.get("provider"),
         agent_version=last.get("agent_version"),
-        title=facts.title or (cut_short(prompt, TITLE_CHARS) if prompt else None),
+        title=facts.title or (cut_short(heading(prompt), TITLE_CHARS) if prompt else None),
         instructions=orjson.dumps(last.get("instructions") or []).decode(),
         started_ms=started,
         ended_ms=ended,
@@ -323,13 +327,19 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
         schema_version=SCHEMA_VERSION,
         discovered_ms=held.session.discovered_ms,
         ingested_ms=now_ms(),
-        metadata=orjson.dumps(last["metadata"]).decode(),
+        metadata=orjson.dumps(last["metadata"] | _unrecorded(totals)).decode(),
         key=last.get("key"),
         channel=last.get("channel"),
         chat_id=last.get("chat_id"),
         user_id=last.get("user_id"),
         character_id=last.get("character_id"),
     )
+
+
+def _unrecorded(totals: Totals) -> dict[str, str]:
+    """Some logs have no tokens of answers, or numbers from before the answer was written: far below its length."""
+    output = sum(one.output_tokens for one in totals.used)
+    return {OUTPUT: UNRECORDED} if totals.answered_bytes > max(_SHORT_BYTES, output * _MOST_BYTES_OF_TOKEN) else {}
 
 
 def _session_class(facts: _Facts, parent: str | None) -> str:

@@ -7,16 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from recollect.home import environment
+
 # Nothing that a repository configures may run, or reach for a server.
-_SAFELY = (
-    "--no-optional-locks",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "protocol.allow=never",
-    "-c",
-    "core.quotePath=off",
-)
+_SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "core.quotePath=off")
+_SAFELY = ("--no-pager", "--no-optional-locks", *(word for setting in _SETTINGS for word in ("-c", setting)))
+_OFFLINE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}  # settings of a single protocol would win over others
 
 _AROUND = 2  # lines before and after one that are looked at
 _BLAMED = re.compile(r"(?P<commit>[0-9a-f]{40,64}) \d+ (?P<line>\d+)")
@@ -33,6 +29,7 @@ def ask_git(folder: str, *arguments: str, seconds: float) -> str | None:
             capture_output=True,
             timeout=max(0.05, seconds),
             check=False,
+            env={**environment(), **_OFFLINE},
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -71,11 +68,14 @@ class BlamedLine(NamedTuple):
 def blame_line(root: str, path: str, line: int, *, seconds: float) -> BlamedLine | None:
     """Who wrote a line of a file below a checkout's root; None if git knows neither the file nor the line."""
     first = max(1, line - _AROUND)
-    arguments = ("blame", "--porcelain", "-w", "--no-textconv", f"-L{first},{line + _AROUND}", "--", path)
+    without_filters = _without_filters(root, seconds)
+    if without_filters is None:
+        return None
+    blame = ("blame", "--porcelain", "-w", "--no-textconv", f"-L{first},{line + _AROUND}", "--", path)
     commits: dict[str, dict[str, str]] = {}
     texts: dict[int, tuple[str, str]] = {}  # by line: its commit and what it says
     commit, number = "", 0
-    for row in (ask_git(root, *arguments, seconds=seconds) or "").split("\n"):
+    for row in (ask_git(root, *without_filters, *blame, seconds=seconds) or "").split("\n"):
         if row.startswith("\t"):
             texts[number] = (commit, row[1:].strip())
         elif heading := _BLAMED.match(row):
@@ -99,6 +99,16 @@ def blame_line(root: str, path: str, line: int, *, seconds: float) -> BlamedLine
         int(facts["committer-time"]) * 1000,
         tuple(said for place, (by, said) in texts.items() if place != line and by == commit and said),
     )
+
+
+def _without_filters(root: str, seconds: float) -> list[str] | None:
+    """What keeps git from running a repository's filters on a file of its checkout; None if it cannot be said."""
+    pattern = r"^(filter\..*|core\.hookspath)$"  # the second is always set, so that no answer is never "none"
+    answer = ask_git(root, "config", "--name-only", "-z", "--get-regexp", pattern, seconds=seconds)
+    keys = [key for key in (answer or "=").split("\0") if key.startswith(("filter.", "="))]
+    if any("=" in key for key in keys):
+        return None
+    return [word for key in keys for word in ("-c", f"{key}=")]
 
 
 def checkout_of(path: str, *, seconds: float) -> tuple[str, str] | None:

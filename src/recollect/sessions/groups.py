@@ -76,7 +76,10 @@ def _origin(uid: str, above: Mapping[str, str | None]) -> str:
 
 
 def _by_home(store: Store, groups: list[GroupRow]) -> dict[SessionKey, str]:
-    homes = [(path_key(home), group.name) for group in groups for home in homes_of(store.folder, group).values()]
+    # Sweeps read a home where a link to it leads.
+    homes = [
+        (path_key(home.resolve()), group.name) for group in groups for home in homes_of(store.folder, group).values()
+    ]
     homes.sort(key=lambda home: len(home[0]))  # of homes within homes the inner one counts
     return {key: name for home, name in homes for key in store.sessions.below(home)}
 

@@ -104,6 +104,4 @@ def _goes_on(store: Store, session: StoredSession) -> bool:
         return False
     if any(rewind and rewind["rewind_to"] <= boundary.position for rewind in map(rewind_of, late)):
         return False
-    if session.totals and boundary.cut_ms > max(total.ts_ms or 0 for total in session.totals):
-        return False  # what was used since the last total is counted response by response
     return not store.steps.are_left_behind(session.key, boundary, late)

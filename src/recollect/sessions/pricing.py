@@ -3,8 +3,10 @@
 Each request is priced by itself, at the price of its day and the tier of its own context.
 """
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.store import Response
@@ -117,8 +119,11 @@ def _model(model: str) -> "ModelInfo | None":
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _FIRST = Response._fields.index(TOKENS[0])
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 PICO = 10**12
+_ROUNDING = 1e-6
+# Money in doubt: partly from the price list; of some requests the price is not known. A session's row has the number.
+EXACT, ESTIMATE, INCOMPLETE = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +132,17 @@ class Money:
 
     tokens: tuple[int, ...]
     usd: float | None
-    is_estimate: bool
+    doubt: int
 
     def columns(self) -> dict[str, Any]:
         """As a session's row has them."""
-        return {**dict(zip(TOKENS, self.tokens, strict=True)), "usd": self.usd, "usd_is_estimate": self.is_estimate}
+        return {**dict(zip(TOKENS, self.tokens, strict=True)), "usd": self.usd, "usd_is_estimate": self.doubt}
 
 
 class Used(NamedTuple):
-    """What responses of one model used in one hour. Whole numbers, so that any order of adding gives the same."""
+    """What responses of one model used in one minute. Whole numbers, so that any order of adding gives the same."""
 
-    hour: int | None
+    minute: int | None
     model: str | None
     responses: int
     input_tokens: int
@@ -152,18 +157,18 @@ class Used(NamedTuple):
 
     @property
     def key(self) -> tuple[int | None, str | None]:
-        return self.hour, self.model
+        return self.minute, self.model
 
 
 def add_up(responses: Iterable[Response], before: Iterable[Used] = ()) -> list[Used]:
-    """What responses used by hour and model, together with what was used before."""
+    """What responses used by minute and model, together with what was used before."""
     sums: dict[tuple[int | None, str | None], tuple[int, ...]] = {used.key: used[2:] for used in before}
     for response in responses:
-        key = None if response.ts_ms is None else response.ts_ms // HOUR_MS, response.model
+        key = None if response.ts_ms is None else response.ts_ms // MINUTE_MS, response.model
         new, old = _figures(response), sums.get(key)
         sums[key] = new if old is None else tuple(map(int.__add__, old, new))
     used = (Used(*key, *figures) for key, figures in sums.items())
-    return sorted(used, key=lambda one: (one.hour is not None, one.hour or 0, one.model or ""))
+    return sorted(used, key=lambda one: (one.minute is not None, one.minute or 0, one.model or ""))
 
 
 @lru_cache(maxsize=10_000)  # a session is added up for its row, and again for its digest
@@ -179,11 +184,21 @@ def tokens_of(used: Sequence[Used]) -> list[int]:
     return [sum(getattr(one, name) for one in used) for name in TOKENS]
 
 
-def usd_of(used: Sequence[Used]) -> tuple[float | None, bool]:
-    """(money, whether any of it is estimated); None when no response has a known price."""
+def usd_of(used: Sequence[Used]) -> tuple[float | None, int]:
+    """Money, and in what doubt it is; None when no response has a known price."""
+    is_incomplete = any(one.priced < one.responses and any(tokens_of([one])) for one in used)
+    doubt = INCOMPLETE if is_incomplete else ESTIMATE if any(one.priced and one.unstated for one in used) else EXACT
     if not any(one.priced for one in used):
-        return None, False
-    return round(sum(one.picodollars for one in used) / PICO, 9), any(one.unstated for one in used)
+        return None, doubt
+    return round(sum(one.picodollars for one in used) / PICO, 9), doubt
+
+
+def main_model(used: Sequence[Used]) -> str | None:
+    """The model that used the most tokens."""
+    sums: Counter[str] = Counter()
+    for one in used:
+        sums[one.model or ""] += sum(tokens_of([one]))
+    return max(sums, key=lambda model: (sums[model], model), default=None) or None
 
 
 class Payments:
@@ -194,7 +209,9 @@ class Payments:
     ) -> None:
         self._relations = relations
         below = {key for session, used in sessions for key in self._included(session, used)}
-        self._below = store.steps.responses(below) if below else {}
+        # What was kept of closed parts is a sum of hours, and a total may begin within one.
+        summed = {session.key for session, _ in sessions if session.totals and session.kept}
+        self._responses = store.steps.responses(below | summed) if below or summed else {}
         originals = (relations.originals(session.key) for session, _ in sessions if session.totals)
         self._totals = store.steps.totals(set().union(*originals))
 
@@ -209,20 +226,31 @@ class Payments:
     def money(self, session: StoredSession, used: Sequence[Used], started_ms: int | None) -> Money:
         """What a session cost that used this in all, without its sub-agents; it began its own work at `started_ms`."""
         included = sorted(self._included(session, used))
-        below = add_up(response for key in included for response in self._below.get(key, ()))
+        below = [response for key in included for response in self._responses.get(key, ())]
         if session.totals:
-            late, is_estimate = usd_of(add_up(_since_last_total(session)))
-            usd = self._stated_usd(session, started_ms or 0) + (late or 0.0)
-            tokens = tuple(tokens_of(used))
-        else:
-            known, is_estimate = usd_of(used)
-            pairs = zip(tokens_of(used), tokens_of(below), strict=True)
-            tokens = tuple(max(0, mine - theirs) for mine, theirs in pairs)
-            if known is None:
-                return Money(tokens, None, False)
-            usd = known
-        taken, is_taken_estimate = usd_of(below)
-        return Money(tokens, max(0.0, round(usd - (taken or 0.0), 9)), is_estimate or is_taken_estimate)
+            return Money(tuple(tokens_of(used)), *self._usd_of_totals(session, below, started_ms or 0))
+        (known, doubt), of_sub_agents = usd_of(used), add_up(below)
+        pairs = zip(tokens_of(used), tokens_of(of_sub_agents), strict=True)
+        tokens = tuple(max(0, mine - theirs) for mine, theirs in pairs)
+        if known is None:
+            return Money(tokens, None, doubt)
+        taken, taken_doubt = usd_of(of_sub_agents)
+        return Money(tokens, max(0.0, round(known - (taken or 0.0), 9)), max(doubt, min(taken_doubt, ESTIMATE)))
+
+    def _usd_of_totals(self, session: StoredSession, below: Sequence[Response], begun_ms: int) -> tuple[float, int]:
+        """What the agent's totals say, and the list of what they leave out; and in what doubt that is.
+
+        A total begins at 0 after an older version or a run that was killed, which wrote none, and no total has what
+        follows the last. A run that was killed between two shows only as requests that cost more than they differ by.
+        """
+        ledgers = _ledgers(session.totals)
+        own = self._responses.get(session.key, ()) if session.kept else session.responses
+        left_out = [response for response in own if not any(ledger.covers(response) for ledger in ledgers)]
+        inside = [response for response in below if any(ledger.covers(response) for ledger in ledgers)]
+        (rest, doubt), (taken, taken_doubt) = usd_of(add_up(left_out)), usd_of(add_up(inside))
+        killed = sum(ledger.missing([*own, *inside]) for ledger in ledgers)
+        usd = max(0.0, self._stated_usd(session, begun_ms) + killed - (taken or 0.0)) + (rest or 0.0)
+        return round(usd, 9), max(doubt, min(taken_doubt, ESTIMATE), ESTIMATE if killed else EXACT)
 
     def _stated_usd(self, session: StoredSession, begun_ms: int) -> float:
         """The agent's running totals, less what they had reached in the session this one was forked from."""
@@ -233,12 +261,34 @@ class Payments:
         return round(sum(usd - min(usd, taken.get(ledger, 0.0)) for ledger, usd in highest.items()), 9)
 
 
-def _since_last_total(session: StoredSession) -> list[Response]:
-    """Responses that no total has yet: agents write it when a run ends, and one that is killed never does."""
-    last_ms = max((total.ts_ms for total in session.totals if total.ts_ms is not None), default=None)
-    if last_ms is None:
-        return []
-    return [response for response in session.responses if response.ts_ms is not None and response.ts_ms > last_ms]
+class _Ledger(NamedTuple):
+    """A running total: when it began to count, and what it was first and last."""
+
+    since_ms: float
+    first_ms: float
+    first_usd: float
+    last_ms: float
+    last_usd: float
+
+    def covers(self, response: Response) -> bool:
+        """Whether a response was made while the total ran; one without a time was."""
+        return response.ts_ms is None or self.since_ms <= response.ts_ms <= self.last_ms
+
+    def missing(self, responses: Iterable[Response]) -> float:
+        """What the responses between the first total and the last cost more than these differ by."""
+        between = (response for response in responses if self.first_ms < (response.ts_ms or 0) <= self.last_ms)
+        missing = (usd_of(add_up(between))[0] or 0.0) - (self.last_usd - self.first_usd)
+        return missing if missing > _ROUNDING else 0.0
+
+
+def _ledgers(totals: Iterable[RunningTotal]) -> list[_Ledger]:
+    """The running totals of a session, from its totals with the least first."""
+    ledgers: dict[str, _Ledger] = {}
+    for name, usd, ts_ms in totals:
+        since_ms, at_ms = int(name) if name.isdecimal() else 0, inf if ts_ms is None else ts_ms
+        begun = ledgers.get(name, _Ledger(since_ms, at_ms, usd, at_ms, usd))
+        ledgers[name] = begun._replace(last_ms=max(begun.last_ms, at_ms), last_usd=usd)
+    return list(ledgers.values())
 
 
 def _highest(totals: Iterable[RunningTotal]) -> dict[str, float]:

@@ -70,8 +70,16 @@ def windows_path(path: str) -> str | None:
 class Checkouts:
     """What all sessions together know of where repositories lie."""
 
-    def __init__(self, known: Iterable[tuple[str | None, str | None, str | None]]) -> None:
-        """`known`: (cwd, git root, git remote) of each session. A cwd with a remote counts as a checkout."""
+    def __init__(
+        self, known: Iterable[tuple[str | None, str | None, str | None]], in_git: Iterable[str | None] = ()
+    ) -> None:
+        """`known`: (cwd, git root, git remote) of each session; `in_git`: working directories that had a branch.
+
+        A cwd with a remote counts as a checkout. So does the highest cwd in git above one that is in git too, but no
+        home: people keep their settings in such a repository, and all others below it.
+        """
+        folders = {folder for cwd in in_git if (folder := checkout_of(cwd)) and not _HOME.fullmatch(folder)}
+        self._in_git = set(map(folded, folders))
         self._remotes: dict[str, str] = {}
         self._roots: set[str] = set()
         self._spellings: dict[str, str] = {}  # of each folder the first, by its path as `folded` has it
@@ -99,6 +107,8 @@ class Checkouts:
         path = PurePosixPath(folded(folder))
         above = map(str, (path, *path.parents))
         root = next((root for root in above if root in self._remotes or root in self._roots), None)
+        if root is None and str(path) in self._in_git:
+            path = max((path, *path.parents), key=lambda folder: (str(folder) in self._in_git, -len(folder.parts)))
         if root is None:
             return PurePosixPath(self._spellings.get(str(path), folder)).name or folder
         return self._remotes.get(root) or self._spellings[root]
@@ -115,7 +125,8 @@ def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:
 def name_repos(store: Store, domains: Mapping[str, str]) -> None:
     """Update the repositories of sessions for which another session's remote became known, or is gone."""
     known = store.sessions.checkouts()
-    checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known})
+    in_git = {place.cwd for place in known if place.git_branch}
+    checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known}, in_git)
     name = cache(checkouts.repo)  # many sessions work at one place
     roots = {place.session_uid: place for place in known}
     changes = []

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 
-_TITLES = 2  # how requests are chosen as titles: rows of another way are made again
+_ROWS = 4  # how titles are chosen and tasks recognised: rows of another way are made again
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class AccountRules:
     def text(self, domains: Mapping[str, str]) -> str:
         """All that rows depend on, to be compared with what they were made with."""
         patterns = [pattern.pattern for pattern in self.task_patterns]
-        return orjson.dumps({"tasks": patterns, "domains": sorted(domains.items()), "titles": _TITLES}).decode()
+        return orjson.dumps({"tasks": patterns, "domains": sorted(domains.items()), "titles": _ROWS}).decode()
 
 
 def is_settled(store: "Store", rules: AccountRules, domains: Mapping[str, str]) -> bool:

@@ -35,9 +35,11 @@ def settle_sessions(
     emptied = store.streams.emptied(accounted.empty)
     if is_all_read:
         store.sessions.drop(emptied)
-    if has_new_rules or store.rules.has_moved():
+    if has_moved := has_new_rules or store.rules.has_moved():
         name_repos(store, domains)
+    if has_moved or store.groups.all():  # a session's file may have been read in a group's home for the first time
         assign_groups(store)
+    if has_moved:
         store.rules.set(rules.text(domains))
     # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.
     unread = set() if is_all_read else {*emptied, *accounted.torn}

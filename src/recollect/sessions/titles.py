@@ -17,7 +17,13 @@ _EMPTY_WORDS = frozenset(
 _MOST_CHARS = 60  # of a request that may say nothing
 _BARE_COMMAND = re.compile(r"/[\w:.-]+\s*")
 _PROBE = re.compile(r"(?:do|can|are) you (?:have access to|able to see|access|see|hear|there)\b[^.!\n]*\?\s*")
+_FENCED = re.compile(r"\s*(```|~~~).*?\1\s*(?=\S)", re.DOTALL)
 _WORD = re.compile(r"[^\W\d_]+")
+
+
+def heading(request: str) -> str:
+    """The request without a block of code that it begins with."""
+    return _FENCED.sub("", request, count=1) if _FENCED.match(request) else request
 
 
 def has_subject(request: str) -> bool:

@@ -56,6 +56,7 @@ class Totals:
     originals: list[bytes] = field(default_factory=list)  # halves of uids: whose events were copied, the last one first
     rewinds: list[Step] = field(default_factory=list)
     used: list[Used] = field(default_factory=list)
+    answered_bytes: int = 0  # of what the model wrote
 
     @property
     def span(self) -> Span:
@@ -75,6 +76,7 @@ class Totals:
         if not steps:
             return
         own = [step for step in steps if step.copy_of is None]
+        self.answered_bytes += sum(step.payload_bytes for step in own if step.role == "assistant")
         if not self.events:
             self.first_parent = steps[0].parent_uid
         self.events += len(steps)
@@ -100,7 +102,8 @@ class Totals:
         if self.command is None:
             commands = (step.summary for step in steps if step.base_kind == LIFECYCLE and step.summary.startswith("/"))
             self.command = next(commands, None)
-        self.commits += [step.summary for step in steps if step.tool and "git commit" in step.summary]
+        ran = (step.summary for step in steps if step.tool and step.summary.startswith("ran "))
+        self.commits += [message for command in ran if (message := command.partition("git commit")[2])]
 
     def _add_originals(self, steps: list[Step]) -> None:
         copied = (step.copy_of for step in reversed(steps) if step.copy_of is not None and step.lane == MAIN_LANE)

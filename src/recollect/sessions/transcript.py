@@ -62,12 +62,14 @@ class TranscriptItem:
         return asdict(self.event) | {"depth": self.depth, "payload": self.payload}
 
 
-def read_events(store: Store, session: Session, kind: str | None = None, *, last: int | None = None) -> list[Event]:
-    """A session's events in reading order, or only the last of them; a kind includes its more specific kinds."""
-    kinds = _family(kind)
-    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS, last=last)
-    events = (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
-    return [event for event in events if event.kind in kinds]
+def read_events(
+    store: Store, session: Session, kind: str | None = None, *, last: int | None = None, span: range | None = None
+) -> list[Event]:
+    """A session's events in reading order, or only the last of them, a span, or a kind with its more specific ones."""
+    kinds = _family(kind) if kind else None
+    name = session.native_session_id
+    rows = store.events.rows(session.agent, name, _EVENT_COLUMNS, last=last, span=span, kinds=kinds)
+    return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
 
 
 def read_calls(store: Store, session: Session, kind: str) -> list[Event]:

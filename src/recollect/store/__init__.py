@@ -63,14 +63,14 @@ if TYPE_CHECKING:
     )
     from recollect.store.quarantine import Quarantine, files_of
     from recollect.store.replacement import finish_replacing, replace_store
-    from recollect.store.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
+    from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
     from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
     from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
     from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
     from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
-    from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, HourRow, Span, StatRow, UseRow
+    from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
     from recollect.store.tables.annotations import Annotation, AnnotationTable, ViewTable
     from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
@@ -78,9 +78,12 @@ if TYPE_CHECKING:
     from recollect.store.tables.events import (
         HIDES_LEARNED,
         IS_ABANDONED,
+        IS_CLAMPED,
         IS_ERROR,
         IS_PROVISIONAL,
+        IS_REBUILT,
         IS_RETRY,
+        MAY_REPEAT,
         PIECE_BYTES,
         TOLD_RETRY,
         EventHeader,
@@ -108,7 +111,15 @@ if TYPE_CHECKING:
         Verdicts,
     )
     from recollect.store.tables.fulltext import Entry, Fulltext, PendingEvent, PendingStream
-    from recollect.store.tables.groups import MAIN_GROUP, BookmarkRow, Change, GroupRow, GroupTable, Pointer
+    from recollect.store.tables.groups import (
+        LAST_CHANGE,
+        MAIN_GROUP,
+        BookmarkRow,
+        Change,
+        GroupRow,
+        GroupTable,
+        Pointer,
+    )
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
     from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
@@ -198,8 +209,8 @@ class Store:
     facts: "FactTable" = _part("FactTable", "_memory", in_groups=True)
     verdicts: "Verdicts" = _part("Verdicts", "_memory", "_writer", in_groups=True)
     archives: "ArchiveTable" = _part("ArchiveTable", "_memory", "_writer", in_groups=True)
-    annotations: "AnnotationTable" = _part("AnnotationTable", "_memory", in_groups=True)
-    views: "ViewTable" = _part("ViewTable", "_memory", in_groups=True)
+    annotations: "AnnotationTable" = _part("AnnotationTable", "_memory", "_writer", in_groups=True)
+    views: "ViewTable" = _part("ViewTable", "_memory", "_writer", in_groups=True)
     copies: "Copies" = _part("Copies", "_memory", "ledger")
     erasure: "Erasure" = _part("Erasure", "_cache", "_memory", "folder")
     texts: "Texts" = _part("Texts", "_cache", "_memory")

@@ -13,15 +13,17 @@ from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter, Stream
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import HIDES_LEARNED, IS_PROVISIONAL
+from recollect.store.tables.events import HIDES_LEARNED, IS_CLAMPED, IS_PROVISIONAL, IS_REBUILT
 from recollect.store.tables.named_values import note_named
-from recollect.store.tables.streams import FIGURES
+from recollect.store.tables.streams import FIGURES, LOST
 
 SaveSource = Callable[[apsw.Connection, Batch], int]
 Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
-_UID, _POSITION = map(EventRow._fields.index, ("event_uid", "position"))
+_UID, _POSITION, _FLAGS, _TS_MS, _SUMMARY = map(
+    EventRow._fields.index, ("event_uid", "position", "flags", "ts_ms", "summary")
+)
 
 
 class Stored(NamedTuple):
@@ -103,13 +105,18 @@ class _Transaction:
             note_named(self._connection, stream.id, part.named)
         fresh, replacing, has_moved = part.rows, list[tuple[Any, ...]](), False
         if stream.next_seq > 1 and part.rows:
-            known = find_stored(self._connection, [row[_UID] for row in part.rows])
+            fresh = _without_rebuilt(self._connection, stream.id, part.rows)
+            known = find_stored(self._connection, [row[_UID] for row in fresh])
+            has_lost = _has_lost(self._connection, stream.id)
+            if has_lost:
+                fresh = _without_moved(self._connection, stream.id, fresh, known)
             if known:
+                # What is left of a log may lack what a record refers to: only a newer adapter replaces what it was.
                 rules = compare_versions(stream.redacted_with or "0", batch.redacted_with)
-                rules = OTHER if batch.is_adopted else rules
-                fresh, replacing = _sort_out(self._connection, part.rows, known, rules)
+                rules = OTHER if batch.is_adopted or has_lost else rules
+                has_moved = _put_positions(self._connection, fresh, known)
+                fresh, replacing = _sort_out(self._connection, fresh, known, rules)
                 replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
-                has_moved = _put_positions(self._connection, part.rows, known)
         if fresh or replacing or has_news:
             self._put_events(batch, stream, part, fresh, replacing)
         if fresh or replacing or has_moved or not part.facts.is_empty:
@@ -198,6 +205,32 @@ _REPLACE_EVENT = (
 )
 
 
+def _without_rebuilt(connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows less those of a file that was rebuilt from the session, where any event it was made of is held."""
+    own = [row for row in rows if not row[_FLAGS] & IS_REBUILT]
+    sql = f"SELECT EXISTS (SELECT 1 FROM events WHERE stream = ? AND NOT flags & {IS_REBUILT})"
+    return rows if len(own) == len(rows) or not connection.execute(sql, (stream,)).get else own
+
+
+def _has_lost(connection: apsw.Connection, stream: int) -> bool:
+    """Whether a log of the session was cut since it was read."""
+    sql = f"SELECT EXISTS (SELECT 1 FROM stream_sources WHERE stream = ? AND source = {LOST})"
+    return bool(connection.execute(sql, (stream,)).get)
+
+
+def _without_moved(
+    connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]], known: dict[bytes, Stored]
+) -> list[tuple[Any, ...]]:
+    """The rows of a log that was cut less those stored under another name: some agents' records are named by place.
+
+    What fields a record has may differ, so that it is known by its time and summary.
+    """
+    times = {row[_TS_MS] for row in rows if row[_UID] not in known and row[_TS_MS] is not None}
+    sql = "SELECT ts_ms, summary FROM events WHERE stream = ? AND ts_ms IN (SELECT value FROM json_each(?))"
+    stored = set(connection.execute(sql, (stream, orjson.dumps(list(times)).decode()))) if times else set()
+    return [row for row in rows if row[_UID] in known or (row[_TS_MS], row[_SUMMARY]) not in stored]
+
+
 def _sort_out(
     connection: apsw.Connection, rows: list[tuple[Any, ...]], known: dict[bytes, Stored], rules: str
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
@@ -232,12 +265,19 @@ def _sort_out(
 def _put_positions(connection: apsw.Connection, rows: list[tuple[Any, ...]], known: dict[bytes, Stored]) -> bool:
     """Move events to where the file that holds more of what came before them has them; whether any moved.
 
-    The last position of all files counts, so that the order of a session does not depend on which was read first.
+    The last position of all files counts, so that the order of a session does not depend on which was read first; but
+    none that is clamped counts beside one that is not.
     """
-    later = [(row[_POSITION], row[_UID]) for row in rows if row[_UID] in known]
-    later = [(position, uid) for position, uid in later if position > known[uid].position]
-    connection.executemany("UPDATE events SET position = ? WHERE event_uid = ?", later)
-    return bool(later)
+    places = [(row[_POSITION], row[_FLAGS] & IS_CLAMPED, row[_UID]) for row in rows if row[_UID] in known]
+    better = [place for place in places if _rank(*place[:2]) > _rank(known[place[2]].position, known[place[2]].flags)]
+    connection.executemany(
+        f"UPDATE events SET position = ?, flags = (flags & {~IS_CLAMPED}) | ? WHERE event_uid = ?", better
+    )
+    return bool(better)
+
+
+def _rank(position: int, flags: int) -> tuple[bool, int]:
+    return not flags & IS_CLAMPED, position
 
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from recollect.api import Memory, open_memory
+from recollect.api import Memory, make_room, open_memory
 from recollect.errors import NeedsAnswer
 from recollect.schema import Session
 from recollect.web import pages, session
@@ -33,6 +33,7 @@ def _annotate(said: str, change: Callable[[Memory, Session, Params], object], *,
 
 def _forget(params: Params) -> Done:
     """Forget a session for good; it must have been confirmed by what the dry run showed."""
+    make_room()
     with open_memory(create=False) as memory:
         planned = memory.plan_forgetting(params.path["uid"])
         if params.text("sessions") != str(len(planned.sessions)):

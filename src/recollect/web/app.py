@@ -17,14 +17,16 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from recollect.amounts import session_counts
 from recollect.api import Memory
 from recollect.archive import html
-from recollect.errors import Ambiguous, Busy, NotFound, RecollectError, UsageError
+from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
 from recollect.kinds import signal_words
+from recollect.loopback import read_body
 from recollect.schema import to_json
 from recollect.web import charts, pages, session
 from recollect.web.actions import ACTIONS, Action
-from recollect.web.guard import CODE_HEADER, EXCHANGE_PATH, STATIC_PREFIX, Guard, Tokens
+from recollect.web.guard import CODE_HEADER, EXCHANGE_PATH, STATIC_PREFIX, VISIT_HEADER, Guard, Tokens
 from recollect.web.live import Live
 from recollect.web.pages import Params, Records
 from recollect.web.readers import Readers
@@ -38,7 +40,7 @@ _STATIC = {
     "htmx.js": (FOLDER / "static" / "vendor" / "htmx.min.js", "text/javascript"),
     "icon.svg": (FOLDER / "static" / "icon.svg", "image/svg+xml"),
 }
-_STATUS = {NotFound: 404, UsageError: 400, Ambiguous: 409, Busy: 409}
+_STATUS = {NotFound: 404, UsageError: 400, Ambiguous: 409, Busy: 409, NeedsAnswer: 409}
 
 
 class Page(NamedTuple):
@@ -99,6 +101,7 @@ def routes(site: Site) -> list[Route]:
     """Every route there is."""
     return [
         Route(EXCHANGE_PATH, partial(_exchange, site), methods=["POST"]),
+        Route("/admit", partial(_admit, site), methods=["POST"]),
         Route(f"{STATIC_PREFIX}{{name}}", _static, methods=["GET"]),
         Route(LIVE_PATH, partial(_live, site), methods=["GET"]),
         *(Route(page.path, partial(_answer, site, page), methods=["GET"]) for page in PAGES),
@@ -123,6 +126,11 @@ async def _exchange(site: Site, request: Request) -> Response:
     return JSONResponse({"token": token})
 
 
+async def _admit(site: Site, request: Request) -> Response:
+    """Let in another tab, as one that has the token asks."""
+    return Response(status_code=204 if site.tokens.admit(request.headers.get(VISIT_HEADER, "")) else 404)
+
+
 async def _static(request: Request) -> Response:
     if request.path_params["name"] not in _STATIC:
         return Response(status_code=404)
@@ -145,16 +153,22 @@ async def _answer(site: Site, page: Page, request: Request) -> Response:
 
 async def _act(site: Site, act: Action, request: Request) -> Response:
     """Change something as the user asked, and show what is so now."""
-    form = parse_qs((await request.body())[:_MOST_OF_A_FORM].decode("utf-8", "replace"), keep_blank_values=True)
-    params = Params(dict(request.path_params), {name: values[-1] for name, values in form.items()})
     as_json = wants_json(request)
+    body = await read_body(request.receive, _MOST_OF_A_FORM)
+    if body is None:
+        return refused(UsageError(f"Form longer than {_MOST_OF_A_FORM} bytes"), as_json=as_json, status=413)
+    form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+    params = Params(dict(request.path_params), {name: values[-1] for name, values in form.items()})
     try:
         done = await run_in_threadpool(act, params)
     except RecollectError as error:
-        return refused(error, as_json=as_json)
+        answer = refused(error, as_json=as_json)
+        said = f"{error.message}: {error.hint}" if error.hint else error.message
+        answer.headers["HX-Trigger"] = orjson.dumps({"said": said}).decode()
+        return answer
     shown = done.page and next(page for page in PAGES if page.read is done.page)
     if shown is None:
-        answer: Response = JSONResponse({"said": done.said}) if as_json else HTMLResponse("")
+        answer = JSONResponse({"said": done.said}) if as_json else HTMLResponse("")
     else:
         answer = await run_in_threadpool(site.show, shown, params, as_json=as_json)
     events = {"said": done.said, "moved": done.moved, "refresh": done.refreshes}
@@ -166,9 +180,9 @@ def wants_json(request: Request) -> bool:
     return "application/json" in request.headers.get("accept", "")
 
 
-def refused(error: RecollectError, *, as_json: bool) -> Response:
+def refused(error: RecollectError, *, as_json: bool, status: int | None = None) -> Response:
     """An error the user can act on: what, which, what to do next."""
-    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+    status = status or next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
     if as_json:
         return JSONResponse({"error": {"code": error.code, "message": error.message, "hint": error.hint}}, status)
     return HTMLResponse(templates().get_template("error.html").render(error=error), status)
@@ -193,7 +207,12 @@ def plain(value: Any) -> Any:
 def templates() -> Environment:
     environment = html.templates(FOLDER / "templates")
     environment.globals.update(
-        charts=charts, link=link, session_link=session_link, PERIODS=pages.PERIODS, ROWS=pages.ROWS
+        charts=charts,
+        link=link,
+        session_link=session_link,
+        PERIODS=pages.PERIODS,
+        ROWS=pages.ROWS,
+        session_counts=session_counts,
     )
     environment.filters.update(marked=marked, from_home=from_home, signal_words=signal_words)
     return environment

@@ -100,6 +100,9 @@ def _days(first: date, last: date) -> Iterator[date]:
     return (first + timedelta(days=offset) for offset in range((last - first).days + 1))
 
 
+_DOUBTS = ("usd_is_estimate", "usd_is_incomplete")
+
+
 def _bar(name: str, lines: Sequence[Any], measure: str) -> Bar:
     """What the days of a bar add up to; a day without work has no line."""
     known = [line for line in lines if line is not None]
@@ -107,7 +110,9 @@ def _bar(name: str, lines: Sequence[Any], measure: str) -> Bar:
         return Bar(name, 0.0, f"{name}: nothing")
     if measure == "usd":
         usd = sum(line.usd or 0.0 for line in known)
-        return Bar(name, usd, f"{name}: {money(usd, any(line.usd_is_estimate for line in known))}")
+        return Bar(
+            name, usd, f"{name}: {money(usd, *(any(getattr(line, name) for line in known) for name in _DOUBTS))}"
+        )
     tokens = sum(
         value or 0 for line in known for value in (line.input_tokens, line.output_tokens, line.cache_write_tokens)
     )

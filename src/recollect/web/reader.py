@@ -1,5 +1,6 @@
 """A session a page at a time: what stands where is worked out once, contents are read for what is shown."""
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,41 +19,41 @@ from recollect.text import payload_text
 _EXCHANGES = 50
 _WEIGHT = 110  # of a page: about 3,000 elements
 _MESSAGE_WEIGHT, _STEP_WEIGHT, _SHOWN_STEPS = 1.0, 0.4, 6
-_KEPT = 6  # outlines of sessions: one of 10,000 events takes about ten megabytes
+_READ_AT_ONCE = 2_000  # events that are looked into
+_KEPT = 50  # outlines of sessions
 _MOST_FOUND = 100
 _SPOKEN = (kinds.USER_MSG, kinds.ASSISTANT_MSG, kinds.COMPLETION)
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The events of a session in reading order, and where its pages begin."""
+    """How many events a session has, and where its pages begin."""
 
     session: Session
-    events: Sequence[Event]
+    count: int
     starts: Sequence[int]
     numbers: Sequence[int]  # of the last request before each page
     sub_agents: Sequence[Session]
 
-    def find(self, name: str) -> Event:
-        """The event with this end of a uid, or this seq; of a result its call, which shows it. Raises NotFound."""
-        known = next((event for event in self.events if event.event_uid.endswith(name) or str(event.seq) == name), None)
-        if known is None:
+    def find(self, memory: Memory, name: str) -> tuple[Event, int]:
+        """The event with this end of a uid, or this seq, and its page; of a result its call, which shows it.
+
+        Raises NotFound.
+        """
+        place = memory.event_place(self.session, name)
+        if place is None:
             raise NotFound(f"No event of this session: {name}", "its raw detail may have been evicted")
-        if known.call_id is None or known.role == "assistant":
-            return known
-        return next(event for event in self.events if event.call_id == known.call_id)
+        (event,) = memory.events(self.session, with_copies=True, span=range(place, place + 1))
+        return event, bisect_right(self.starts, place) - 1
 
-    def page_of(self, event: Event) -> int:
-        index = next(index for index, known in enumerate(self.events) if known is event)
-        return max(page for page, start in enumerate(self.starts) if start <= index)
+    def events(self, memory: Memory, page: int) -> list[Event]:
+        end = self.starts[page + 1] if page + 1 < len(self.starts) else self.count
+        return memory.events(self.session, with_copies=True, span=range(self.starts[page], end))
 
-    def slice(self, page: int) -> Sequence[Event]:
-        end = self.starts[page + 1] if page + 1 < len(self.starts) else len(self.events)
-        return self.events[self.starts[page] : end]
-
-    def requests(self) -> list[dict[str, Any]]:
+    def requests(self, memory: Memory) -> list[dict[str, Any]]:
         """The table of contents: every request, in order."""
-        asked = (event for event in self.events if event.kind == kinds.USER_MSG)
+        listed = memory.events(self.session, kinds.USER_MSG, with_copies=True)
+        asked = (event for event in listed if event.kind == kinds.USER_MSG)
         return [
             {"number": number, "event_uid": event.event_uid, "ts": event.ts, "text": event.summary}
             for number, event in enumerate(asked, 1)
@@ -72,7 +73,7 @@ class Outlines:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        outline = _outline(session, memory.events(session, with_copies=True), memory.sub_agents(session))
+        outline = _outline(session, memory.event_kinds(session), memory.sub_agents(session))
         with self._lock:
             self._kept[key] = outline
             while len(self._kept) > _KEPT:
@@ -80,11 +81,11 @@ class Outlines:
         return outline
 
 
-def _outline(session: Session, events: Sequence[Event], sub_agents: Sequence[Session]) -> Outline:
+def _outline(session: Session, found: Sequence[str], sub_agents: Sequence[Session]) -> Outline:
     starts, numbers = [0], [0]
     requests, requests_on_page, weight, run = 0, 0, 0.0, 0
-    for index, event in enumerate(events):
-        is_spoken, is_request = event.kind in _SPOKEN, event.kind == kinds.USER_MSG
+    for index, kind in enumerate(found):
+        is_spoken, is_request = kind in _SPOKEN, kind == kinds.USER_MSG
         is_full = weight >= _WEIGHT or (is_request and requests_on_page >= _EXCHANGES)
         if is_full and is_spoken and index > starts[-1]:
             starts.append(index)
@@ -93,14 +94,14 @@ def _outline(session: Session, events: Sequence[Event], sub_agents: Sequence[Ses
         run = 0 if is_spoken else run + 1
         weight += _MESSAGE_WEIGHT if is_spoken else _STEP_WEIGHT * (run <= 2 * _SHOWN_STEPS)
         requests, requests_on_page = requests + is_request, requests_on_page + is_request
-    return Outline(session, events, starts, numbers, sub_agents)
+    return Outline(session, len(found), starts, numbers, sub_agents)
 
 
 def read_page(memory: Memory, outline: Outline, page: int) -> list[Exchange]:
     """The exchanges of one page; a session that was cut between requests goes on without one."""
     if not 0 <= page < len(outline.starts):
         raise NotFound(f"No such page of this session: {page}", "reload the session")
-    events, number = outline.slice(page), outline.numbers[page]
+    events, number = outline.events(memory, page), outline.numbers[page]
     items = list(_items(memory, outline.session, events))
     exchanges = read_exchanges(outline.session, items, number=number, sub_agents=outline.sub_agents)
     unplaced = [child for child in outline.sub_agents if not child.spawn_call_id]
@@ -116,11 +117,11 @@ def _items(memory: Memory, session: Session, events: Sequence[Event]) -> Iterato
 
 def read_steps(memory: Memory, outline: Outline, event: str, count: int) -> list[Step]:
     """So many steps, from the one whose event has this end of a uid."""
-    asked = outline.find(event)
-    for part in (part for exchange in read_page(memory, outline, outline.page_of(asked)) for part in exchange.parts):
+    asked, page = outline.find(memory, event)
+    for part in (part for exchange in read_page(memory, outline, page) for part in exchange.parts):
         steps: list[Step] = getattr(part, "steps", [])
         for index, step in enumerate(steps):
-            if step.item.event is asked:
+            if step.item.event.event_uid == asked.event_uid:
                 return steps[index : index + count]
     raise NotFound(f"No step of this session: {event}", "reload the session")
 
@@ -133,9 +134,11 @@ def find_in(memory: Memory, outline: Outline, text: str) -> list[dict[str, Any]]
 
 
 def _all_items(memory: Memory, outline: Outline) -> Iterator[TranscriptItem]:
-    yield from _items(memory, outline.session, outline.events)
-    for child in outline.sub_agents:
-        yield from _items(memory, child, memory.events(child, with_copies=True))
+    for session in (outline.session, *outline.sub_agents):
+        start = 0
+        while events := memory.events(session, with_copies=True, span=range(start, start + _READ_AT_ONCE)):
+            yield from _items(memory, session, events)
+            start += len(events)
 
 
 def _content(item: TranscriptItem) -> str:

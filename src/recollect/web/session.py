@@ -10,6 +10,7 @@ from recollect.web.pages import Params, Records, agents
 from recollect.web.reader import Outline, Outlines, find_in, read_page, read_steps
 
 VIEWS = ("transcript", "summary", "changes", "cost", "related")
+_CURVE_POINTS = 2_000
 _OUTLINES = Outlines()
 
 
@@ -44,18 +45,22 @@ def session(memory: Memory, params: Params) -> Records:
 def _transcript(memory: Memory, chosen: Session, params: Params) -> Records:
     outline = _outline(memory, chosen)
     find = params.text("find")
-    asked = outline.find(params.text("at")) if params.text("at") else None
-    page = outline.page_of(asked) if asked else min(params.number("page"), len(outline.starts) - 1)
+    asked, page = None, min(params.number("page"), len(outline.starts) - 1)
+    if params.text("at"):
+        asked, page = outline.find(memory, params.text("at"))
+    last = (
+        memory.events(chosen, with_copies=True, span=range(outline.count - 1, outline.count)) if outline.count else []
+    )
     return {
         "page": page,
         "pages": len(outline.starts),
         "at": asked.event_uid[-12:] if asked else "",
-        "last": outline.events[-1].event_uid[-12:] if outline.events else "",
-        "requests": outline.requests(),
+        "last": last[0].event_uid[-12:] if last else "",
+        "requests": outline.requests(memory),
         "found": find_in(memory, outline, find) if find else None,
         "find": find,
-        "exchanges": read_page(memory, outline, page) if outline.events else [],
-        "digest": _digest(memory, chosen) if not outline.events else None,
+        "exchanges": read_page(memory, outline, page) if outline.count else [],
+        "digest": None if outline.count else _digest(memory, chosen),
     }
 
 
@@ -69,14 +74,11 @@ def _changes(memory: Memory, chosen: Session, params: Params) -> Records:
 
 
 def _cost(memory: Memory, chosen: Session, params: Params) -> Records:
-    outline = _outline(memory, chosen)
     return {
         "models": memory.breakdown("model", session=chosen),
         "tree": memory.stats("session", session=chosen),
         "tools": memory.breakdown("tool", session=chosen),
-        "curve": [
-            (event.ts, event.input_tokens or 0, event.output_tokens or 0) for event in outline.events if event.ts
-        ],
+        "curve": memory.token_curve(chosen, _CURVE_POINTS),
     }
 
 

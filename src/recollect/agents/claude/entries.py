@@ -88,6 +88,14 @@ class Attachment(msgspec.Struct, gc=False):
     files: Any = None
 
 
+class Progress(msgspec.Struct, gc=False):
+    """What a running tool reports: of a sub-agent each of its messages, as its own log has them."""
+
+    type: Any = None
+    agentId: Any = None
+    message: msgspec.Raw = _NOTHING
+
+
 class Message(msgspec.Struct, gc=False):
     """A message of the model's service. `usage` stays as written: it is mostly that of the entry before."""
 
@@ -108,6 +116,8 @@ class Entry(msgspec.Struct, gc=False):
     promptId: Any = None
     agentId: Any = None
     attachment: Attachment | _NoObject = None
+    data: Progress | _NoObject = None
+    parentToolUseID: Any = None
     message: Message | _NoObject = None
     thinkingDurationMs: Any = None
     apiBlockIndex: Any = None

@@ -26,6 +26,7 @@ ASKING = frozenset({"AskUserQuestion", "ExitPlanMode"})
 SPAWNING = frozenset({"Task", "Agent"})
 
 INTERRUPTED = "[Request interrupted by user"
+LATE_MS = 1_000  # results of calls that ran side by side come as late as this
 _CUT_OFF = "interrupted the call"
 _REFUSED = ("The user doesn't want to", INTERRUPTED, "User rejected")
 
@@ -53,6 +54,7 @@ class Place(msgspec.Struct, gc=False):
     ts_ms: int | None
     is_sub_agent: bool = False
     is_lossy: bool = False
+    back_ms: int = 0
 
     def event(
         self,
@@ -91,6 +93,8 @@ class Place(msgspec.Struct, gc=False):
             None,
             retry_key,
         )
+        if self.back_ms:
+            event.is_clamped, event.may_repeat = True, self.back_ms > LATE_MS
         if self.is_lossy:
             event.metadata = {"lossy": True}
         return event
@@ -322,6 +326,8 @@ def sort_part(part: Any, texts: list[str], media: list[dict[str, Any]], parts: l
         texts.append(part)
     elif "text" in block and (text := text_in(part)):
         texts.append(text)
+    elif block.get("text") == "":
+        return
     elif (reference := find_media(block)) is not None:
         media.append(reference)
     else:

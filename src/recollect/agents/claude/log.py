@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from recollect.agentkit.content import text_in
+from recollect.agentkit.content import summarise, text_in, texts_in
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import NOTHING, Unreadable, read_log, read_rewritten
 from recollect.agentkit.protocol import CostTotal, Cursor, EventRecord, Record, SessionInfo, Source, Usage
@@ -14,6 +14,7 @@ from recollect.agents.claude.entries import (
     Attachment,
     Entry,
     Message,
+    Progress,
     ResultFacts,
     decode_entry,
     join_spread_text,
@@ -23,7 +24,7 @@ from recollect.agents.claude.entries import (
 )
 from recollect.agents.claude.events import SYNTHETIC, Place, assistant_events, blocks_of
 from recollect.agents.claude.transcript import Queue, Transcript
-from recollect.kinds import AUTOMATION, HUMAN, MAIN_LANE, SUB_AGENT, WARM_UP
+from recollect.kinds import ASSISTANT_MSG, AUTOMATION, HUMAN, MAIN_LANE, STAND_IN_LANE, SUB_AGENT, TOOL_RESULT, WARM_UP
 
 # Entries outside the lane: copies of what the lane holds, or state of the program.
 SKIPPED_TYPES = frozenset(
@@ -51,6 +52,7 @@ QUEUE = "queue-operation"
 _LANE = frozenset({"user", "assistant", "system", "attachment"})
 _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
+_SUB = "sub:"  # before the id of a record that a parent's log holds of a sub-agent
 _WARM_UP_PROMPT = "Warmup"
 
 
@@ -94,9 +96,11 @@ class TranscriptLog(Transcript):
         if kind in _LANE:
             return self._lane(entry, offset, raw, is_lossy)
         if kind in SKIPPED_TYPES:
-            self.skip(kind)
             if entry.uuid is not None:
                 self.pass_over(as_id(entry.uuid), as_id(entry.parentUuid))
+            if isinstance(entry.data, Progress) and entry.data.type == "agent_progress":
+                return self._of_sub_agent(entry, entry.data, offset, is_lossy)
+            self.skip(kind)
             return NOTHING
         if kind in _TITLES:
             field, rank = _TITLES[kind]
@@ -112,16 +116,41 @@ class TranscriptLog(Transcript):
             return prompts.pull_request_event(self._place(entry, offset, is_lossy), raw)
         return [prompts.other_event(self._place(entry, offset, is_lossy), raw, kind)]
 
+    def _of_sub_agent(self, outer: Entry, progress: Progress, offset: int, is_lossy: bool) -> Sequence[Record]:
+        """A message of a sub-agent, which stands in for its own log: that takes the place of these where it is read."""
+        agent_id, raw = as_id(progress.agentId), bytes(progress.message)
+        if agent_id is None or raw[:1] != b"{":
+            return NOTHING
+        entry = decode_entry(raw)
+        if entry.type not in ("user", "assistant"):
+            return NOTHING
+        entry.sessionId, entry.agentId, entry.isSidechain = outer.sessionId, agent_id, True
+        entry.cwd, entry.gitBranch, entry.version = outer.cwd, outer.gitBranch, outer.version
+        entry.uuid = f"{_SUB}{as_id(entry.uuid) or offset}"  # its own log has the same uuid: two events for a while
+        entry.parentUuid = self.follow(f"{self._session(outer)}/{agent_id}", entry.uuid)
+        records = self._lane(entry, offset, raw, is_lossy, outer.timestamp)
+        for record in records:
+            if isinstance(record, EventRecord):
+                record.lane = STAND_IN_LANE
+            elif isinstance(record, SessionInfo):
+                record.spawn_call_id = as_id(outer.parentToolUseID)
+        return records
+
     def _session(self, entry: Entry) -> str:
         if entry.sessionId == self.session and self.session is not None:
             return self.session
         return as_id(entry.sessionId) or self.session or self._file_session
 
-    def _place(self, entry: Entry, offset: int, is_lossy: bool) -> Place:
+    def _place(self, entry: Entry, offset: int, is_lossy: bool, written: Any = None) -> Place:
+        """`written`: when, if that is another time than the record's own."""
         session = self._session(entry)
         native_id = as_id(entry.uuid) or f"{session}:{offset}"
         parent = self._parent_id(entry)
         ts_ms = parse_time_ms(entry.timestamp)
+        position, back_ms = self.next_position(ts_ms if written is None else parse_time_ms(written))
+        if back_ms and self._file_session == self.session and not entry.isSidechain:
+            # Resumes of 1.0.80 copy a conversation under a new id and time, but leave its prompts those they had.
+            session = self._file_session
         self._last_id = native_id
         if self._agent_id is not None:
             lane = as_id(entry.agentId) or self._agent_id
@@ -133,11 +162,12 @@ class TranscriptLog(Transcript):
             f"{session}/{lane}" if lane else session,
             lane,
             native_id,
-            self.next_position(ts_ms),
+            position,
             None if parent == native_id else self.resolve(parent),
             ts_ms,
             lane != MAIN_LANE,
             is_lossy,
+            back_ms,
         )
 
     def _parent_id(self, entry: Entry) -> str | None:
@@ -145,10 +175,10 @@ class TranscriptLog(Transcript):
             return logical
         return self._last_id if entry.parentUuid == self._last_id else as_id(entry.parentUuid)
 
-    def _lane(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
+    def _lane(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool, written: Any = None) -> list[Record]:
         if entry.message.__class__ is Message and not entry.message.content:
             join_spread_text(entry, raw)
-        place = self._place(entry, offset, is_lossy)
+        place = self._place(entry, offset, is_lossy, written)
         records: list[Record]
         if entry.type == "assistant":
             events = assistant_events(entry, place, self)
@@ -252,7 +282,18 @@ class TranscriptLog(Transcript):
         agent_id = as_id(facts.agentId)
         if agent_id is None or not events or events[0].call_id is None:
             return []
-        return [SessionInfo(f"{self._session(entry)}/{agent_id}", spawn_call_id=events[0].call_id)]
+        session = f"{self._session(entry)}/{agent_id}"
+        link = SessionInfo(session, spawn_call_id=events[0].call_id)
+        last = self.last_of(session)
+        texts = texts_in(events[0].payload.get("output")) if last and facts.status in (None, "completed") else []
+        answer = "\n".join(text for text in texts if not text.startswith("agentId: ")).strip()
+        if not answer or events[0].kind != TOOL_RESULT:
+            return [link]
+        # The last words of a sub-agent without a log of its own are in no progress record.
+        name, words = f"{_SUB}{place.native_id}", {"text": answer}
+        said = EventRecord(session, name, place.position, place.ts_ms, ASSISTANT_MSG, words, summarise(answer))
+        said.lane, said.role, said.parent_native_id = STAND_IN_LANE, "assistant", last
+        return [link, said]
 
     def _searched(self, facts: ResultFacts, place: Place, result: EventRecord) -> list[Record]:
         """Web searches, each with a price. A request of its own makes them, of which the log has no tokens."""

@@ -8,6 +8,7 @@ PROFILE = AgentProfile(
     start_command=("claude", "{prompt}"),
     resume_command=("claude", "--resume", "{id}"),
     fork_command=("claude", "--resume", "{id}", "--fork-session"),
+    log_folders=("projects",),
     instructions_file="CLAUDE.md",
     sdk_module="recollect.agents.claude.sdk",
     tone=0,

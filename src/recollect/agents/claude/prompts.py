@@ -71,8 +71,9 @@ _NOTICE = re.compile(
 _PLAN = re.compile(
     r"Implement the following plan:\s*#+[ \t]*(?:(?:implementation )?plan\b:?[ \t]*)?(?P<heading>\S[^\n]*)", re.I
 )
-# Blocks an editor adds beside what was typed.
+# Blocks that an editor or the program adds beside what was typed; an editor's may be in one text with it.
 _BESIDE = ("<ide_", "<system-reminder>")
+_OF_EDITOR = re.compile(r"(?:\s*<(ide_\w+)>.*?</\1>\s*)+", re.DOTALL)
 
 _ASKS_NOBODY = "bypassPermissions"
 
@@ -126,7 +127,10 @@ def _prompt(
     parts: list[Any] = []
     for block in blocks:
         sort_part(block, texts, media, parts)
+    texts, beside = _split_beside(texts, is_alone=not media)
     text = "\n".join(texts)
+    if beside:
+        native = {**native, "context": beside}
     if not text.strip() and not media and not parts:
         transcript.skip("empty")
         return None
@@ -141,6 +145,20 @@ def _prompt(
     if event.kind in (USER_MSG, LIFECYCLE):
         event.retry_key = _typed_key(typed or text)
     return event
+
+
+def _split_beside(texts: list[str], *, is_alone: bool) -> tuple[list[str], list[str]]:
+    """What was typed, and what was put beside it; with nothing else there, that is all there is to keep."""
+    typed, beside = [], []
+    for text in texts:
+        block = _OF_EDITOR.match(text)
+        rest = text[block.end() :] if block else text
+        beside += [block[0].strip()] if block else []
+        if rest.startswith(_BESIDE):
+            beside.append(rest)
+        elif rest or not block:
+            typed.append(rest)
+    return (texts, []) if is_alone and not any(map(str.strip, typed)) else (typed, beside)
 
 
 def _typed_key(text: str) -> str:

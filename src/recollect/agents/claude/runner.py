@@ -25,7 +25,7 @@ class Dialogue:
             "--append-system-prompt-file": str(task.instructions) if task.instructions else None,
         }
         stream = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
-        given = [word for name, value in options.items() if value for word in (name, value)]
+        given = [word for name, value in options.items() if value for word in _given(name, value)]
         return ["claude", "-p", *stream, *given, *task.arguments]
 
     def opening(self) -> list[Message]:
@@ -79,3 +79,8 @@ def live_sessions(home: Path) -> dict[str, tuple[int, str]]:
         state = "working" if facts.get("status") == "busy" else "waiting"
         sessions[str(facts.get("sessionId"))] = (pid, state)
     return sessions
+
+
+def _given(name: str, value: str) -> tuple[str, ...]:
+    """An option with its value, which may begin as another option does."""
+    return (f"{name}={value}",) if value.startswith("-") else (name, value)

@@ -90,7 +90,7 @@ class EntryReader:
     def _unseen(self, entry: Mapping[str, Any]) -> EventRecord:
         name = entry_id(entry) or uuid.uuid4().hex
         ts_ms = parse_time_ms(entry.get("timestamp"))
-        position = self._log.next_position(ts_ms)
+        position, _ = self._log.next_position(ts_ms)
         payload = {"native": {ENTRY: entry}}
         summary = f"record {entry.get('type')}"[:100]
         return EventRecord(self._session, name, position, ts_ms, LIFECYCLE, payload, summary, lane=FILES_LANE)

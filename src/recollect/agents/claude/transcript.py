@@ -55,7 +55,8 @@ KEPT_SPAWNS = 16
 KEPT_MESSAGES = 32
 KEPT_LEAVES = 40
 KEPT_QUEUED = 16
-RECORD_CHARS = 40  # of an entry's id: a uuid has 36
+KEPT_AGENTS = 16
+RECORD_CHARS = 44  # of an entry's id: a uuid has 36, and `request_` may precede it
 NAME_CHARS = 80  # of any other name; a sub-agent's session id has about 60
 # A position is the time of a record, its number within that millisecond, and the block.
 _BLOCK_BITS, _TICK_BITS, _TIME_BITS = 8, 12, 42
@@ -82,9 +83,11 @@ class Transcript(Log):
         self._messages: dict[str, Any] = dict.fromkeys(state.get("messages") or ())
         self._leaves = _ungrouped(state.get("leaves"))
         self._queued: dict[str, int] = dict(state.get("queued") or ())
+        self._agents: dict[str, Any] = dict(state.get("agents") or ())
         self._clock_ms: int
         self._tick: int  # the records since the clock's last move
-        self._clock_ms, self._tick = state.get("clock") or (0, 0)
+        self._back_ms: int  # by how much one of them was older than the clock
+        self._clock_ms, self._tick, self._back_ms = state.get("clock") or (0, 0, 0)
 
     def dump(self) -> dict[str, Any]:
         """The state to hand to the cursor."""
@@ -105,7 +108,8 @@ class Transcript(Log):
             "messages": list(self._messages),
             "leaves": _grouped(self._leaves),
             "queued": [list(pair) for pair in self._queued.items()],
-            "clock": [self._clock_ms, self._tick],
+            "agents": [list(pair) for pair in self._agents.items()],
+            "clock": [self._clock_ms, self._tick, self._back_ms],
         }
         return {name: value for name, value in state.items() if value}
 
@@ -116,19 +120,20 @@ class Transcript(Log):
     def is_warm_up_lane(self, lane: str) -> bool:
         return lane in self._warm_ups
 
-    def next_position(self, ts_ms: int | None) -> int:
-        """The position of the next record: in the order of its file, and among other files by its time.
+    def next_position(self, ts_ms: int | None) -> tuple[int, int]:
+        """The position of the next record, and by how many milliseconds it is clamped.
 
-        A session may be spread over several files, so offsets say nothing; a time before that of an earlier record of
-        the file counts as that one's.
+        Records are in the order of their file, and among other files by their times: a session may be spread over
+        several, so offsets say nothing. A time before that of an earlier record of the file counts as that one's.
         """
         if ts_ms is not None and self._clock_ms < ts_ms < 1 << _TIME_BITS:
-            self._clock_ms, self._tick = ts_ms, 0
+            self._clock_ms, self._tick, self._back_ms = ts_ms, 0, 0
         else:
+            self._back_ms = max(self._back_ms, 1 if ts_ms is None else self._clock_ms - ts_ms)
             self._tick += 1
             self._clock_ms += self._tick >> _TICK_BITS
             self._tick %= 1 << _TICK_BITS
-        return ((self._clock_ms << _TICK_BITS) + self._tick) << _BLOCK_BITS
+        return ((self._clock_ms << _TICK_BITS) + self._tick) << _BLOCK_BITS, self._back_ms
 
     def is_queued_again(self, words: str | None, ts_ms: int | None) -> bool:
         """Whether a prompt just queued is one that the program put back: some versions do so every 80 ms."""
@@ -161,6 +166,15 @@ class Transcript(Log):
         first = self._chains.get(parent, uuid) if parent is not None else uuid
         _keep(self._chains, uuid, first, KEPT_CHAINED, RECORD_CHARS)
         return first or uuid
+
+    def follow(self, session: str, uuid: str) -> str | None:
+        """The record of a sub-agent that its next one follows, which the parent's log does not say."""
+        last = self.last_of(session)
+        _keep(self._agents, session, uuid, KEPT_AGENTS)
+        return last
+
+    def last_of(self, session: str) -> str | None:
+        return self._agents.get(session)
 
     def open_call(self, call_id: str, tool: str) -> None:
         _keep(self._calls, call_id, tool, KEPT_CALLS)

@@ -5,24 +5,34 @@ What is rebuilt from its events has each entry under its own id, with the fields
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.writeback import Draft, Item, Step, steps_of
+from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
 from recollect.agents.claude.native.lines import dump
 from recollect.agents.claude.prompts import USER_SHELL
-from recollect.errors import NotFound
+from recollect.errors import NotFound, UsageError
 from recollect.kinds import DECISION, ERROR, HUMAN_INTERVENTION, OTHER, QUEUE_ONLY, THINKING, TOOL_RESULT
 from recollect.redact import OPENING
 from recollect.schema import Event, Session
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = re.compile(r"(?:request_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MARK = OPENING.decode()
 _RESULTS = (TOOL_RESULT, ERROR, DECISION, HUMAN_INTERVENTION)
-_OF_THE_PAYLOAD = ("blocks", "parts", "command", "toolUseResult", "stderr_chars", "message", "signature", "block")
+_OF_THE_PAYLOAD = (
+    "blocks",
+    "parts",
+    "context",
+    "command",
+    "toolUseResult",
+    "stderr_chars",
+    "message",
+    "signature",
+    "block",
+)
 _NO_MEDIA = "[not kept by Recollect: {kind}, {bytes} bytes]"
 
 
@@ -80,6 +90,11 @@ def _entry(record: Sequence[Item], usages: dict[str, Any]) -> Entry | None:
     }
 
 
+def _is_message(item: Item) -> bool:
+    """Whether it is no block of an answer: those are written only as far as the model's service takes them."""
+    return "message" not in (item[1].get("native") or {})
+
+
 def _answer(record: Sequence[Item], fields: Entry, about: Mapping[str, Any], usages: dict[str, Any]) -> Entry | None:
     content = [block for item in record for block in _answer_blocks(*item)]
     if not content:
@@ -135,6 +150,7 @@ def _shell_text(payload: Mapping[str, Any]) -> str:
 def _prompt_blocks(payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A prompt as it was: its text split into its blocks again, a slash command with what the program adds."""
     text, native = payload.get("text") or "", payload.get("native") or {}
+    yield from ({"type": "text", "text": words} for words in native.get("context") or ())
     if command := native.get("command"):
         name, _, arguments = text.partition(" ")
         words = f"<command-message>{command.get('message')}</command-message>\n<command-name>{name}</command-name>"
@@ -162,7 +178,7 @@ def fork(source: Path, at: str) -> str:
     """A new session beside `source` with all up to the entry `at`; returns its id."""
     try:
         return NativeSession(source).fork(at).session_id
-    except (KeyError, ValueError):
+    except (NotFound, UsageError):
         raise NotFound(f"Not in {source}: {at}", "the session has changed since: run `recollect sweep`") from None
 
 
@@ -175,7 +191,13 @@ def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
 
 def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
     """The transcript of a session, entry by entry."""
-    return Draft(session.native_session_id, ((path, _content(rebuilt_entries(session, items))),), _LOST)
+    entries = list(rebuilt_entries(session, items))
+    names = {entry.get("uuid") for entry in entries}
+    written = [
+        item for item in items if item[0].native_id in names and (_is_message(item) or any(_answer_blocks(*item)))
+    ]
+    losses = losses_of(items, {event.event_uid for event, _ in written})
+    return Draft(session.native_session_id, ((path, _content(entries)),), (*_LOST, *losses))
 
 
 def compose(session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:
@@ -187,7 +209,7 @@ def compose(session: Session, items: Sequence[Item], home: Path, introduction: s
     return Draft(native_id, ((path, content),), ("the agent's thinking, which only its own model may read", cut))
 
 
-def _content(entries: Iterator[Entry]) -> bytes:
+def _content(entries: Iterable[Entry]) -> bytes:
     return b"".join(map(dump, entries))
 
 

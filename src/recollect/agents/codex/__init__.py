@@ -2,4 +2,4 @@
 
 from recollect.agentkit.adapter import FolderAdapter
 
-ADAPTER = FolderAdapter(__name__, agent="codex", home="~/.codex", home_variable="CODEX_HOME", version=1)
+ADAPTER = FolderAdapter(__name__, agent="codex", home="~/.codex", home_variable="CODEX_HOME", version=2)

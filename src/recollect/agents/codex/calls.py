@@ -9,12 +9,14 @@ completes it, or is a second result (block 2) if it lacks what the first one has
 (code mode) has no call of its own and makes both events.
 """
 
+import re
 from typing import Any
 
 import msgspec
 import orjson
 
 from recollect.agentkit.content import summarise, texts_in
+from recollect.agentkit.edits import patched_paths
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, remember, short_hash, storable
@@ -33,12 +35,20 @@ from recollect.agents.codex.rollout import (
     payload_of,
     state_key,
 )
-from recollect.agents.codex.scripts import close_script, find_commands, open_script, remember_commands, share_output
+from recollect.agents.codex.scripts import (
+    Command,
+    close_script,
+    open_script,
+    read_script,
+    remember_commands,
+    share_output,
+)
 from recollect.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
 
 SHELL_TOOLS = {"shell", "exec_command", "shell_command", "local_shell", "container.exec", "unified_exec"}
 QUESTIONS = {"request_user_input"}
 NAME_CHARS = 48
+_TOLD_CODE = re.compile(r"\bexit[_ ]?code\W{1,3}(-?\d{1,9})\b", re.IGNORECASE)  # as scripts print it
 
 
 class CallItem(msgspec.Struct, gc=False):
@@ -85,19 +95,22 @@ def add_call(rollout: Rollout, item: CallItem, default_name: str) -> None:
     if tool == "exec" and call_id:
         open_script(rollout.state, call_id, arguments)
         if not rollout.state.is_paginated:
-            _add_commands(rollout, call_id, native_id, find_commands(arguments))
+            script = read_script(arguments)
+            if script.commands:
+                remember_commands(rollout.state, call_id, script)
+            _add_commands(rollout, call_id, native_id, script.commands)
 
 
-def _add_commands(rollout: Rollout, call_id: str, script_id: str, commands: list[str]) -> None:
+def _add_commands(rollout: Rollout, call_id: str, script_id: str, commands: list[Command]) -> None:
     """The commands of a script in a log that has no items of them."""
-    if commands:
-        remember_commands(rollout.state, call_id, commands)
-    for number, command in enumerate(commands):
-        arguments, retry_key = call_key("exec_command", {"cmd": command})
+    for number, (command, is_template) in enumerate(commands):
+        given: dict[str, Any] = {"cmd": command, "is_template": True} if is_template else {"cmd": command}
+        arguments, retry_key = call_key("exec_command", given)
+        is_unknown = command.startswith("${")
         rollout.add(
-            shell_kind(command),
+            TOOL_CALL if is_unknown else shell_kind(command),
             {"input": arguments},
-            text.summarise_command(command),
+            summarise(f"exec_command {command}") if is_unknown else text.summarise_command(command),
             role="assistant",
             native_id=script_id,
             block=2 + 2 * number,
@@ -129,13 +142,17 @@ def add_command_result(
     )
 
 
-def _add_printed(rollout: Rollout, call_id: str, names: list[str], output: Any) -> None:
+def _add_printed(rollout: Rollout, call_id: str, names: list[str], printed: list[int], output: Any) -> None:
     """What the output of a script shows of its commands."""
-    for number, words in share_output(names, texts_in(output)).items():
-        outcome = text.parse_outcome(words)
-        summary = text.summarise_outcome(outcome.body, outcome.exit_code, outcome.is_failed)
-        payload = payload_of("output", outcome.body, native(exit_code=outcome.exit_code))
-        add_command_result(rollout, call_id, number, payload, summary, is_failed=outcome.is_failed)
+    for number, parts in share_output(names, printed, texts_in(output)).items():
+        outcome = text.parse_outcome("".join(parts))
+        code, is_failed = outcome.exit_code, outcome.is_failed
+        if code is None and len(parts) > 1 and (told := _TOLD_CODE.search(parts[-1])):
+            code = int(told[1])
+            is_failed = bool(code)
+        summary = text.summarise_outcome(outcome.body, code, is_failed)
+        payload = payload_of("output", outcome.body, native(exit_code=code))
+        add_command_result(rollout, call_id, number, payload, summary, is_failed=is_failed)
 
 
 def _tool_name(item: CallItem, default_name: str) -> str:
@@ -174,14 +191,14 @@ def describe_call(tool: str, arguments: Any) -> tuple[str, str]:
     if tool in SHELL_TOOLS:
         argv = fields.get("cmd", fields.get("command"))
         if isinstance(argv, list) and argv[:1] == ["apply_patch"]:
-            return EDIT, text.summarise_edit(text.patched_paths(text.shell_command(argv[1:])))
+            return EDIT, text.summarise_edit(patched_paths(text.shell_command(argv[1:])))
         command = text.shell_command(argv)
         if text.is_patch_command(command):
-            return EDIT, text.summarise_edit(text.patched_paths(command))
+            return EDIT, text.summarise_edit(patched_paths(command))
         return shell_kind(command), text.summarise_command(command)
     if tool == "apply_patch":
         patch = arguments if isinstance(arguments, str) else fields.get("input", fields.get("patch"))
-        return EDIT, text.summarise_edit(text.patched_paths(patch if isinstance(patch, str) else ""))
+        return EDIT, text.summarise_edit(patched_paths(patch if isinstance(patch, str) else ""))
     return TOOL_CALL, _describe_other(tool, arguments)
 
 
@@ -210,7 +227,8 @@ def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
     is_answered = call is not None and call.result not in (OPEN, CUT)
     output, media, words = _output(item.output if item.output is not None else item.tools)
     close_script(state, key, words)
-    names = state.commands.pop(key, []) if key not in state.scripts else []
+    is_over = key not in state.scripts
+    names, printed = (state.commands.pop(key, []), state.printed.pop(key, [])) if is_over else ([], [])
     outcome = text.parse_outcome(words)
     if call is not None and is_answered and not _has_more(outcome.body, call):
         rollout.skip(f"{native_type} (twin)")
@@ -235,7 +253,7 @@ def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
         is_further=is_answered,
     )
     if names and call_id:
-        _add_printed(rollout, call_id, names, output)
+        _add_printed(rollout, call_id, names, printed, output)
 
 
 def _has_more(output: str, call: Call) -> bool:

@@ -111,6 +111,9 @@ def add_prompt(rollout: Rollout, item: MessageItem, parts: list[str]) -> None:
     if not words.strip() and not media and not addresses:
         rollout.skip("empty")
         return
+    prompts = rollout.state.prompts
+    if not prompts and text.asks_title(words):
+        rollout.add_info(session_class=kinds.WARM_UP)
     request, context = text.split_request(words)
     fields = native(
         id=item.id, images=addresses or None, author=item.author, recipient=item.recipient, context=context or None
@@ -123,7 +126,6 @@ def add_prompt(rollout: Rollout, item: MessageItem, parts: list[str]) -> None:
         role="user",
         copy_key=rollout.copy_key("user", words),
     )
-    prompts = rollout.state.prompts
     prompts.append(rollout.position)
     del prompts[:-KEPT_PROMPTS]
 

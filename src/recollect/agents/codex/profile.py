@@ -9,6 +9,7 @@ PROFILE = AgentProfile(
     start_command=("codex", "{prompt}"),
     resume_command=("codex", "resume", "{id}"),
     fork_command=("codex", "fork", "{id}"),
+    log_folders=("sessions", "archived_sessions"),
     tone=1,
 )
 

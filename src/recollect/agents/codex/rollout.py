@@ -66,6 +66,7 @@ class State(msgspec.Struct, omit_defaults=True, gc=False):
     instructions: str | None = None
     scripts: dict[str, list[str]] = {}  # open scripts by call id: hashes of what they name
     commands: dict[str, list[str]] = {}  # open scripts by call id: hashes of the commands that were read off them
+    printed: dict[str, list[int]] = {}  # open scripts by call id: whose each part of their output is
     shells: int = 0  # commands of the user read as items, whose twin messages are still to come
     totals: list[int] | None = None
     calls: dict[str, Call] = {}

@@ -70,6 +70,14 @@ def split_request(words: str) -> tuple[str, str]:
     return (request, words[: headings[-1].start()].strip()) if request else (words, "")
 
 
+# How the desktop app and the editors ask for a title, in a thread of their own.
+_TITLE_TASK = re.compile(r".{0,120}provide a short title for a task\b|Generate a concise UI title\b", re.DOTALL)
+
+
+def asks_title(words: str) -> bool:
+    return _TITLE_TASK.match(words.lstrip()) is not None
+
+
 # The output of a call has no error flag; a failed one begins with one of these.
 _FAILED = (
     "exec_command failed",
@@ -197,7 +205,6 @@ def shell_command(argv: Any) -> str:
 
 
 _PATCH_COMMAND = re.compile(r"(?:cd [^;&|\n]+ && )?apply_patch\s*<<")
-_PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ")
 
 
 def is_patch_command(command: str) -> bool:
@@ -205,21 +212,8 @@ def is_patch_command(command: str) -> bool:
     return _PATCH_COMMAND.match(command) is not None
 
 
-def patched_paths(patch: str) -> list[str]:
-    """The files an apply_patch text names, in its order."""
-    paths: list[str] = []
-    start = patch.find("*** ")
-    while start >= 0 and len(paths) < 5:
-        if patch.startswith(_PATCH_MARKS, start):
-            line = patch[start : start + HEAD_CHARS].partition("\n")[0]
-            paths.append(line.partition(": ")[2].strip())
-        start = patch.find("\n*** ", start)
-        start += start >= 0  # past the line end
-    return paths
-
-
 def summarise_edit(paths: list[str]) -> str:
-    return summarise(f"edited {', '.join(paths[:5])}") if paths else "edited files"
+    return summarise(f"edited {', '.join(paths)}") if paths else "edited files"
 
 
 def is_injected(text: str) -> bool:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.writeback import Draft, Item, Step, steps_of
+from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
 from recollect.errors import NotFound, Unsupported
+from recollect.kinds import AUTOMATION
 from recollect.schema import Session
 
 _LOST = ("the model's thinking, which Codex keeps encrypted", "its plan, its token counts and the limits of a turn")
@@ -31,10 +32,12 @@ def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
 def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
     """A rollout with the prompts, the answers and each call with its result."""
     lines = [_line(session, items[0][0].ts, "session_meta", _meta(session))]
-    for step in steps_of(items):
+    steps = steps_of(items)
+    for step in steps:
         if not step.event.metadata.get("within_call"):  # else a script stands for it
             lines += [_line(session, step.event.ts, "response_item", item) for item in _response_items(step)]
-    return Draft(session.native_session_id, ((path, b"".join(lines)),), _LOST)
+    losses = losses_of(items, {uid for step in steps for uid in step.uids})
+    return Draft(session.native_session_id, ((path, b"".join(lines)),), (*_LOST, *losses))
 
 
 def _line(session: Session, ts: str | None, kind: str, payload: dict[str, Any]) -> bytes:
@@ -43,14 +46,15 @@ def _line(session: Session, ts: str | None, kind: str, payload: dict[str, Any]) 
 
 
 def _meta(session: Session) -> dict[str, Any]:
+    is_script = session.session_class == AUTOMATION
     git = {"git": {"branch": session.git_branch}} if session.git_branch else {}
     return {
         "id": session.native_session_id,
         "timestamp": session.started_at,
         "cwd": session.cwd or "/",
-        "originator": "codex_exec",
+        "originator": "codex_exec" if is_script else "codex_cli_rs",
         "cli_version": session.agent_version or "0.0.0",
-        "source": "exec",
+        "source": "exec" if is_script else "cli",
         "model_provider": session.provider,
         **git,
     }
@@ -60,7 +64,9 @@ def _response_items(step: Step) -> Iterator[dict[str, Any]]:
     if not step.is_call:
         role = "assistant" if step.event.role == "assistant" else "user"
         kind = "output_text" if role == "assistant" else "input_text"
-        yield {"type": "message", "role": role, "content": [{"type": kind, "text": step.text}]}
+        context = (step.payload.get("native") or {}).get("context")
+        text = f"{context}\n\n## My request for Codex:\n{step.text}" if context else step.text
+        yield {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
         return
     given = step.payload.get("input")
     call: dict[str, Any] = {"name": step.event.tool, "call_id": step.event.call_id}

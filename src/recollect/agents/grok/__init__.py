@@ -2,4 +2,4 @@
 
 from recollect.agentkit.adapter import FolderAdapter
 
-ADAPTER = FolderAdapter(__name__, agent="grok", home="~/.grok", home_variable="GROK_HOME", version=2)
+ADAPTER = FolderAdapter(__name__, agent="grok", home="~/.grok", home_variable="GROK_HOME", version=3)

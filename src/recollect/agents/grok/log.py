@@ -11,7 +11,7 @@ from typing import Any
 from recollect import kinds
 from recollect.agentkit.content import summarise
 from recollect.agentkit.lines import LineReader, salvage
-from recollect.agentkit.log import Log, read_log, read_rewritten
+from recollect.agentkit.log import REBUILT, Log, read_log, read_rewritten
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_mapping, as_text, call_key
 from recollect.agents.grok import discover, events, side_files
@@ -313,6 +313,7 @@ class UpdatesLog(Log):
             summary,
             role=role,
             metadata={"lossy": True} if record.is_lossy else None,
+            is_rebuilt=record.raw.endswith(REBUILT),  # it may be yielded with a later line
         )
 
     def _position(self, record: UpdateRecord) -> int:

@@ -9,6 +9,7 @@ PROFILE = AgentProfile(
     start_command=("grok", "{prompt}"),
     resume_command=("grok", "--resume", "{id}"),
     fork_command=("grok", "--resume", "{id}", "--fork-session"),
+    log_folders=("sessions",),
     tone=2,
 )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from recollect.agentkit.writeback import Draft, Item, Step, steps_of
+from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
 from recollect.clock import as_datetime
 from recollect.errors import NotFound, Unsupported
 from recollect.schema import Session
@@ -40,7 +40,8 @@ def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
     updates = b"".join(_line(session, *update) for step in steps for update in _updates(session, step))
     index = path.with_name("summary.json")
     files = ((path.with_name("updates.jsonl"), updates), (index, _summary(session, len(steps))))
-    return Draft(session.native_session_id, files[:1] if index.exists() else files, _LOST)
+    losses = losses_of(items, {uid for step in steps for uid in step.uids})
+    return Draft(session.native_session_id, files[:1] if index.exists() else files, (*_LOST, *losses))
 
 
 def _updates(session: Session, step: Step) -> Iterator[tuple[Item, dict[str, Any]]]:

@@ -44,11 +44,16 @@ def drop(folder: Path) -> bool:
     return True
 
 
+def drop_if_needed(folder: Path) -> None:
+    """Give the space back if the disk is nearly full: what is left may not be enough to delete."""
+    if _free_bytes(folder) < MOST_BYTES:
+        drop(folder)
+
+
 @contextmanager
 def more_room(folder: Path, store_bytes: int) -> Iterator[None]:
     """Drop the ballast if the disk is nearly full, for a block that deletes; put it back when there is room again."""
-    if _free_bytes(folder) < MOST_BYTES:
-        drop(folder)
+    drop_if_needed(folder)
     try:
         yield
     finally:

@@ -41,7 +41,8 @@ def frozen(store: "Store") -> Iterator[None]:
         yield
     finally:
         for database in store.databases:
-            database.connection.execute("ROLLBACK")
+            if database.connection.in_transaction:  # a damaged page ends it
+                database.connection.execute("ROLLBACK")
 
 
 def copy_database(database: Database, target: Path, advance: Callable[[int, int], None]) -> None:

@@ -1,4 +1,8 @@
-"""Tier 2: what sessions add up to by hour, model, tool and command. Statistics read only this, never events."""
+"""Tier 2: what sessions add up to by minute, model, tool and command. Statistics read only this, never events.
+
+By minute, so that days can be summed up in any time zone, and from any moment to any other. A row of `span` minutes
+was counted by an older version, by hours or days, and its events are gone.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,39 +16,41 @@ from recollect.store.tables import column
 from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 
-# A session's work and tokens by hour and model, so that days can be summed up in any time zone.
 ACTIVITY = Table(
     "activity",
     MEMORY,
     (
-        *column.numbers("digest", "is_sealed", "hour"),
+        *column.numbers("digest", "is_sealed", "minute"),
         *column.names("model"),
         *column.numbers(*column.TOKENS),
         *column.reals("usd?"),
         *column.numbers("active_ms", "turns"),
+        column.count("span", 1),
     ),
     owner=BY_DIGEST,
-    key=("digest", "is_sealed", "hour", "model"),
+    key=("digest", "is_sealed", "minute", "model"),
     is_exported=True,
     sums=(*column.TOKENS, "usd", "active_ms", "turns"),
-    extras=("CREATE INDEX activity_by_hour ON activity (hour)",),
+    extras=("CREATE INDEX activity_by_minute ON activity (minute)",),
 )
 
 
 def _use(table: str) -> Table:
-    """How often tools, or commands, were used on a day, and what the last failure said."""
+    """How often tools, or commands, were used in a minute, and which event says what the last failure of a day was."""
     counts = ("uses", "failures", "refusals")
     return Table(
         table,
         MEMORY,
         (
-            *column.numbers("digest", "is_sealed", "day"),
+            *column.numbers("digest", "is_sealed", "minute"),
             *column.names("name"),
             *column.texts("sample"),
             *column.numbers(*counts),
+            *column.plain("event?"),
+            column.count("span", 1),
         ),
         owner=BY_DIGEST,
-        key=("digest", "is_sealed", "day", "name"),
+        key=("digest", "is_sealed", "minute", "name"),
         is_exported=True,
         sums=counts,
     )
@@ -55,9 +61,9 @@ COMMAND_USE = _use("command_use")
 
 
 class ActivityRow(NamedTuple):
-    """An hour of a session: its work where `model` is empty, a model's tokens and money elsewhere."""
+    """A minute of a session and a model: `model` is empty where none answered."""
 
-    hour: int
+    minute: int
     model: str
     input_tokens: int = 0
     output_tokens: int = 0
@@ -70,14 +76,15 @@ class ActivityRow(NamedTuple):
 
 
 class UseRow(NamedTuple):
-    """A day of a tool or of a family of commands in a session."""
+    """A minute of a tool or of a family of commands in a session."""
 
-    day: int
+    minute: int
     name: str
     sample: str  # of what it says when it fails
     uses: int
     failures: int
     refusals: int
+    event: str | None = None  # that says it
 
 
 class StatRow(NamedTuple):
@@ -97,16 +104,18 @@ class StatRow(NamedTuple):
     uses: int | None = None
     failures: int | None = None
     refusals: int | None = None
-    sample: str | None = None
+    sample: str | None = None  # what the last failure said
+    sample_session_uid: str | None = None
+    sample_event_uid: str | None = None
     sub_agents_usd: float | None = None
     title: str | None = None
 
 
-class HourRow(NamedTuple):
-    """What an agent's sessions cost in an hour."""
+class SpentRow(NamedTuple):
+    """What an agent's sessions cost in a quarter of an hour."""
 
     agent: str
-    hour: int
+    minute: int  # with which it begins
     usd: float
     is_estimate: int
 
@@ -121,9 +130,9 @@ class Span:
     root: str | None = None
 
 
-_LOCAL = "iif(a.hour < 0, NULL, strftime('{format}', a.hour * 3600, 'unixepoch', 'localtime'))"
+_LOCAL = "iif(a.minute < 0, NULL, strftime('{format}', a.minute * 60, 'unixepoch', 'localtime'))"
 _PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
-# What a line is named by: something of the session, or of its hours.
+# What a line is named by: something of the session, or of its minutes.
 _OF_SESSION = {"repo": "s.repo", "agent": "s.agent", "session": "s.root_session_uid", "total": "'total'"}
 _PARTS = {
     **{name: _LOCAL.format(format=form) for name, form in _PERIODS.items()},
@@ -134,23 +143,27 @@ _SUMS = ", ".join(
     f"sum(a.{name}) AS {name}"
     for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
 )
+_UNPRICED = f"max(a.usd IS NULL AND {' + '.join(f'a.{name}' for name in column.TOKENS)} > 0)"
 # An hour's work, split over the models that answered in it by how much they wrote.
-_WORK_OF_MODEL = (
-    "(SELECT sum(w.active_ms) FROM activity w WHERE w.digest = a.digest AND w.hour = a.hour AND w.model = '')"
-    " * a.output_tokens / (SELECT nullif(sum(m.output_tokens), 0) FROM activity m"
-    " WHERE m.digest = a.digest AND m.hour = a.hour AND m.model <> '')"
+_HOURS = (
+    "WITH hours AS MATERIALIZED (SELECT a.digest, a.minute / 60 AS hour, sum(a.active_ms) AS active_ms,"
+    " sum(iif(a.model = '', 0, a.output_tokens)) AS output_tokens FROM activity a{where} GROUP BY 1, 2) ",
+    " JOIN hours h ON h.digest = a.digest AND h.hour = a.minute / 60",
 )
+_WORK_OF_MODEL = "h.active_ms * a.output_tokens / nullif(h.output_tokens, 0)"
 _TITLE = "(SELECT r.title FROM sessions r WHERE r.session_uid = s.root_session_uid)"
 BLOCK_HOURS = 5
 _BLOCKS = (
     "WITH blocks (agent, hour) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?)) ",
     " JOIN digests d ON d.id = a.digest"
-    f" JOIN blocks b ON b.agent = d.agent AND a.hour BETWEEN b.hour AND b.hour + {BLOCK_HOURS - 1}",
+    f" JOIN blocks b ON b.agent = d.agent AND a.minute / 60 BETWEEN b.hour AND b.hour + {BLOCK_HOURS - 1}",
 )
 _USES = {"tool": "tool_use", "command": "command_use"}
-_IS_SUB_AGENT = "s.parent_session_uid IS NOT NULL"
-_HOUR_MS = 3_600_000
-_DAY_MS = 24 * _HOUR_MS
+_IS_SUB_AGENT = "s.session_class = 'sub-agent'"
+_IS_NOBODYS = "s.session_class IN ('sub-agent', 'warm-up')"  # no session that somebody began
+_MINUTE_MS = 60_000
+_DAY_MINUTES = 24 * 60  # the longest span of a row
+_QUARTER = 15  # minutes, by which all time zones differ
 
 
 class Activity:
@@ -165,25 +178,29 @@ class Activity:
         return [StatRow(*row) for row in rows]
 
     def _activity(self, by: str, span: Span) -> list[tuple[Any, ...]]:
-        where, bindings = _where(span, "a.hour", _HOUR_MS)
-        turns, work = f"sum(iif({_IS_SUB_AGENT}, 0, a.turns))", "a.active_ms"
-        if by == "model":  # a request is not made to one of them
-            where, turns, work = f"{where} AND a.model <> ''", "NULL", _WORK_OF_MODEL
+        where, bindings = _where(span)
+        turns, work = f"sum(iif({_IS_NOBODYS}, 0, a.turns))", "a.active_ms"
         begin, join = ("", "")
+        if by == "model":  # a request is not made to one of them
+            begin, join = _HOURS[0].format(where=where), _HOURS[1]
+            where, turns, work = f"{where} AND a.model <> ''", "NULL", _WORK_OF_MODEL
+            bindings = bindings * 2
         if by == "block":
             (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks()).decode(), *bindings]
         order = "1" if by in _PERIODS or by == "block" else "10 DESC, 1"
-        # Summed up by session first: what is said of a session is then looked up once, not for each of its hours. The
+        # Summed up by session first: what is said of a session is then looked up once, not for each of its minutes. The
         # rows are kept in the order of sessions, so that nothing is sorted unless there are parts.
         groups = "1, 2" if by in _PARTS else "1"
         return self._database.rows(
-            f"{begin}SELECT {_OF_SESSION.get(by, 'a.part')}, count(iif({_IS_SUB_AGENT}, NULL, 1)),"
+            f"{begin}SELECT {_OF_SESSION.get(by, 'a.part')}, count(iif({_IS_NOBODYS}, NULL, 1)),"
             f" count(iif({_IS_SUB_AGENT}, 1, NULL)), {turns}, sum(a.active_ms), sum(a.input_tokens),"
             " sum(a.output_tokens), sum(a.cache_read_tokens), sum(a.cache_write_tokens), sum(a.usd),"
-            " max(a.usd IS NOT NULL AND s.usd_is_estimate), NULL, NULL, NULL, NULL,"
+            " max(iif(a.unpriced, s.usd_is_estimate, a.usd IS NOT NULL AND s.usd_is_estimate)),"
+            " NULL, NULL, NULL, NULL, NULL, NULL,"
             f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
             f" FROM (SELECT a.digest, {_PARTS.get(by, 'NULL')} AS part, sum(a.turns) AS turns,"
-            f" sum({work}) AS active_ms, {_SUMS} FROM activity a{join}{where} GROUP BY {groups}) a"
+            f" sum({work}) AS active_ms, {_SUMS}, {_UNPRICED} AS unpriced"
+            f" FROM activity a{join}{where} GROUP BY {groups}) a"
             f" {_JOIN.format(table='a')} GROUP BY 1 ORDER BY {order}",
             bindings,
         )
@@ -192,7 +209,8 @@ class Activity:
         """(agent, first hour) of each block of hours: the limits of an agent count whatever it works on."""
         hours: dict[str, list[int]] = {}
         for name, hour in self._database.rows(
-            "SELECT DISTINCT d.agent, a.hour FROM activity a JOIN digests d ON d.id = a.digest WHERE a.hour >= 0"
+            "SELECT DISTINCT d.agent, a.minute / 60 FROM activity a JOIN digests d ON d.id = a.digest"
+            " WHERE a.minute >= 0"
             " ORDER BY 2"
         ):
             begun = hours.setdefault(name, [])
@@ -200,22 +218,31 @@ class Activity:
                 begun.append(hour)
         return [(name, hour) for name, begun in hours.items() for hour in begun]
 
-    def hours(self, span: Span) -> list[HourRow]:
-        """Money by agent and hour, the oldest first."""
-        where, bindings = _where(span, "a.hour", _HOUR_MS)
+    def spent(self, span: Span) -> list[SpentRow]:
+        """Money by agent and quarter of an hour, the oldest first."""
+        where, bindings = _where(span)
         return self._database.read(
-            HourRow,
-            "SELECT s.agent, a.hour, sum(a.usd), max(s.usd_is_estimate)"
-            f" FROM activity a {_JOIN.format(table='a')}{where} AND a.hour >= 0 AND a.usd IS NOT NULL"
+            SpentRow,
+            f"SELECT s.agent, a.minute - a.minute % {_QUARTER}, sum(a.usd), max(s.usd_is_estimate)"
+            f" FROM activity a {_JOIN.format(table='a')}{where} AND a.minute >= 0 AND a.usd IS NOT NULL"
             " GROUP BY 1, 2 ORDER BY 2, 1",
             bindings,
         )
 
-    def first_hour(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
-        """The first hour of any activity of these sessions."""
-        where, bindings = _where(Span(sessions), "a.hour", _HOUR_MS)
+    def unpriced_models(self) -> list[str]:
+        """The models whose price is not known, of sessions whose agent says nothing of it either."""
+        used = " + ".join(f"a.{name}" for name in column.TOKENS)
         rows = self._database.rows(
-            f"SELECT a.hour FROM activity a{where} AND a.hour >= 0 ORDER BY a.hour LIMIT 1", bindings
+            f"SELECT DISTINCT a.model FROM activity a {_JOIN.format(table='a')}"
+            f" WHERE s.usd_is_estimate > 1 AND a.usd IS NULL AND {used} > 0 ORDER BY 1"
+        )
+        return [model for (model,) in rows]
+
+    def first_minute(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
+        """The first minute of any activity of these sessions."""
+        where, bindings = _where(Span(sessions))
+        rows = self._database.rows(
+            f"SELECT a.minute FROM activity a{where} AND a.minute >= 0 ORDER BY a.minute LIMIT 1", bindings
         )
         return rows[0][0] if rows else None
 
@@ -230,34 +257,39 @@ class Activity:
         return dict(rows)
 
     def _uses(self, table: str, span: Span) -> list[tuple[Any, ...]]:
-        where, bindings = _where(span, "u.day", _DAY_MS)
+        where, bindings = _where(span)
         nothing = ", ".join(["NULL"] * 7)
-        return self._database.rows(
-            f"SELECT u.name, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
+        last = "printf('%012d%-32s', a.minute + 1, coalesce(a.event, '')) || s.session_uid || char(10) || a.sample"
+        rows = self._database.rows(
+            f"SELECT a.name, count(DISTINCT iif({_IS_NOBODYS}, NULL, d.id)),"
             f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {nothing}, 0,"
-            " sum(u.uses), sum(u.failures), sum(u.refusals), nullif(substr(max(iif(u.sample = '', '',"
-            " printf('%012d', u.day + 1) || u.sample)), 13), '')"
-            f" FROM {table} u {_JOIN.format(table='u')}{where} GROUP BY 1 ORDER BY 13 DESC, 12 DESC, 1",
+            f" sum(a.uses), sum(a.failures), sum(a.refusals), max(iif(a.sample = '', '', {last}))"
+            f" FROM {table} a {_JOIN.format(table='a')}{where} GROUP BY 1 ORDER BY 13 DESC, 12 DESC, 1",
             bindings,
         )
+        return [(*row, *_last_failure(last)) for *row, last in rows]
 
-    def failures(self, span: Span) -> list[tuple[str, int, int, str]]:
-        """(family of commands, uses, failures, what the last failure said), without those that never failed."""
-        where, bindings = _where(span, "u.day", _DAY_MS)
-        return self._database.rows(
-            "SELECT u.name, sum(u.uses), sum(u.failures) AS failed, substr(max(iif(u.sample = '', '',"
-            " printf('%012d', u.day + 1) || u.sample)), 13)"
-            f" FROM command_use u{where} GROUP BY 1 HAVING failed > 0 ORDER BY failed DESC, 2 DESC, 1",
-            bindings,
-        )
+    def blurred(self, by: str, span: Span) -> int:
+        """Of how many sessions it is not known which side of a limit a part of these figures is on."""
+        table = _USES.get(by, "activity")
+        where, bindings = _where(span)
+        tests = []
+        for moment_ms in (span.since_ms, span.before_ms):
+            if moment_ms is not None:
+                tests.append(f"(a.minute * {_MINUTE_MS} < ? AND (a.minute + a.span) * {_MINUTE_MS} > ?)")
+                bindings += [moment_ms, moment_ms]
+        if by in _PERIODS:  # in a zone whose days do not begin with an hour
+            tests.append("strftime('%M', a.minute * 60, 'unixepoch', 'localtime') <> '00'")
+        sql = f"SELECT count(DISTINCT a.digest) FROM {table} a{where} AND a.span > 1 AND ({' OR '.join(tests)})"
+        return int(self._database.value(sql, bindings)) if tests else 0
 
     def heatmap(self, span: Span) -> list[tuple[int, int, int]]:
         """(weekday from 0 = Sunday, hour, milliseconds of work), in the user's own time zone."""
-        where, bindings = _where(span, "a.hour", _HOUR_MS)
-        local = "a.hour * 3600, 'unixepoch', 'localtime'"
+        where, bindings = _where(span)
+        local = "a.quarter * 900, 'unixepoch', 'localtime'"
         return self._database.rows(
             f"SELECT CAST(strftime('%w', {local}) AS INTEGER), CAST(strftime('%H', {local}) AS INTEGER),"
-            " sum(a.active_ms) FROM (SELECT a.hour, sum(a.active_ms) AS active_ms"
+            f" sum(a.active_ms) FROM (SELECT a.minute / {_QUARTER} AS quarter, sum(a.active_ms) AS active_ms"
             f" FROM activity a{where} AND a.active_ms > 0 GROUP BY 1) a GROUP BY 1, 2",
             bindings,
         )
@@ -274,35 +306,50 @@ _DIGESTS = (
 )
 
 
-def _where(span: Span, column: str, unit_ms: int) -> tuple[str, list[Any]]:
+def _where(span: Span) -> tuple[str, list[Any]]:
     of_sessions, bindings = header_conditions(span.sessions)
     chosen = [of_sessions] if bindings else []
     if span.root is not None:
         chosen.append("root_session_uid = ?")
         bindings.append(span.root)
-    table = column.partition(".")[0]
-    tests = [f"{table}.digest IN ({_DIGESTS.format(chosen=' AND '.join(chosen))})"] if chosen else ["1"]
-    for test, moment_ms in ((">= ?", span.since_ms), ("< ?", span.before_ms)):
-        if moment_ms is not None:
-            tests.append(f"{column} {test}")
-            bindings.append(moment_ms // unit_ms if test == ">= ?" else -(-moment_ms // unit_ms))
+    tests = [f"a.digest IN ({_DIGESTS.format(chosen=' AND '.join(chosen))})"] if chosen else ["1"]
+    if span.since_ms is not None:
+        minute = span.since_ms // _MINUTE_MS
+        tests.append("a.minute > ? AND a.minute + a.span > ?")
+        bindings += [max(-1, minute - _DAY_MINUTES), minute]
+    if span.before_ms is not None:
+        tests.append("a.minute < ?")
+        bindings.append(-(-span.before_ms // _MINUTE_MS))
     return f" WHERE {' AND '.join(tests)}", bindings
+
+
+def _last_failure(packed: str) -> tuple[str | None, str | None, str | None]:
+    """(what it said, its session, its event) of the latest of several failures."""
+    session_uid, _, sample = packed[44:].partition("\n")
+    return sample or None, session_uid or None, packed[12:44].strip() or None
 
 
 def put_activity(
     connection: apsw.Connection,
     rows_by_digest: Sequence[tuple[int, Sequence[ActivityRow], Sequence[UseRow], Sequence[UseRow]]],
 ) -> None:
-    """Write the activity (by hour, tool and command) of sessions' held events, by their digests."""
-    marks = ", ".join("?" * len(ActivityRow._fields))
+    """Write the activity (by minute, tool and command) of sessions' held events, by their digests."""
+    _insert(connection, ACTIVITY, ActivityRow, [(one, row) for one, rows, _, _ in rows_by_digest for row in rows])
+    _insert(connection, TOOL_USE, UseRow, [(one, row) for one, _, rows, _ in rows_by_digest for row in rows])
+    _insert(connection, COMMAND_USE, UseRow, [(one, row) for one, _, _, rows in rows_by_digest for row in rows])
+
+
+def _insert(
+    connection: apsw.Connection,
+    table: Table,
+    record: type[ActivityRow] | type[UseRow],
+    rows: Sequence[tuple[int, ActivityRow | UseRow]],
+) -> None:
+    names, marks = ", ".join(record._fields), ", ".join("?" * len(record._fields))
     connection.executemany(
-        f"INSERT INTO activity VALUES (?, 0, {marks})",
-        [(digest, *row) for digest, activity, _, _ in rows_by_digest for row in activity],
+        f"INSERT INTO {table.name} (digest, is_sealed, {names}) VALUES (?, 0, {marks})",
+        [(digest, *row) for digest, row in rows],
     )
-    tools = [(digest, *row) for digest, _, rows, _ in rows_by_digest for row in rows]
-    commands = [(digest, *row) for digest, _, _, rows in rows_by_digest for row in rows]
-    connection.executemany("INSERT INTO tool_use VALUES (?, 0, ?, ?, ?, ?, ?, ?)", tools)
-    connection.executemany("INSERT INTO command_use VALUES (?, 0, ?, ?, ?, ?, ?, ?)", commands)
 
 
 def drop_activity(connection: apsw.Connection, digest: int) -> None:
@@ -325,3 +372,15 @@ def seal_activity(connection: apsw.Connection, digest: int, *, is_sealed: bool) 
             (digest, is_sealed),
         )
         connection.execute(f"DELETE FROM {table.name} WHERE digest = ? AND is_sealed <> ?", (digest, is_sealed))
+
+
+# What a row was counted by in older versions, and how many minutes that is.
+OLD_SPANS = {"hour": 60, "day": _DAY_MINUTES}
+
+
+def renewed(values: dict[str, Any]) -> dict[str, Any]:
+    """A row of any of these tables as it is kept now, although an older version exported it."""
+    for old, span in OLD_SPANS.items():
+        if old in values:
+            return values | {"minute": max(-1, values[old] * span), "span": span}
+    return values

@@ -3,13 +3,15 @@
 Rows are kept until the user or `forget` removes them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import apsw
 
 from recollect.clock import now_ms
+from recollect.errors import NotFound
 from recollect.kinds import SessionKey
+from recollect.store.ledger import Ledger
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table, json_list
@@ -46,14 +48,15 @@ class Annotation(NamedTuple):
 
 
 class AnnotationTable:
-    """The annotations of a store."""
+    """The annotations of a store; in a group's only those of its own sessions."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, writer: Callable[[], tuple[Database, Ledger]]) -> None:
         self._database = database
+        self._writer = writer
 
     def put(self, key: SessionKey, kind: str, text: str) -> None:
         """Keep an annotation; of a kind that a session has one of, in place of the one before."""
-        with self._database.transaction() as connection:
+        with self._writing(key).transaction() as connection:
             if kind not in MANY:
                 _drop(connection, key, kind)
             connection.execute("INSERT OR IGNORE INTO annotations VALUES (?, ?, ?, ?, ?)", (*key, kind, text, now_ms()))
@@ -63,8 +66,13 @@ class AnnotationTable:
 
     def drop(self, key: SessionKey, kind: str, text: str | None = None) -> None:
         """Remove one annotation, or all of a kind."""
-        with self._database.transaction() as connection:
+        with self._writing(key).transaction() as connection:
             _drop(connection, key, kind, text)
+
+    def _writing(self, key: SessionKey) -> Database:
+        if not self._database.value("SELECT 1 FROM sessions WHERE agent = ? AND native_session_id = ?", key):
+            raise NotFound(f"No session has this id: {':'.join(key)}")
+        return self._writer()[0]
 
     def of(self, key: SessionKey) -> list[Annotation]:
         """What was said about a session, the oldest first."""
@@ -139,8 +147,9 @@ class View(NamedTuple):
 class ViewTable:
     """The saved lists of a store."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, writer: Callable[[], tuple[Database, Ledger]]) -> None:
         self._database = database
+        self._writer = writer
 
     def all(self, group: str) -> list[View]:
         """The lists of a group, the oldest first."""
@@ -150,8 +159,8 @@ class ViewTable:
 
     def put(self, group: str, name: str, query: str) -> None:
         """Keep a list, in place of one of the same name."""
-        self._database.write("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (group, name, query, now_ms()))
+        self._writer()[0].write("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (group, name, query, now_ms()))
 
     def drop(self, group: str, name: str) -> None:
         """Remove a list, if there is one of this name."""
-        self._database.write("DELETE FROM views WHERE group_name = ? AND name = ?", (group, name))
+        self._writer()[0].write("DELETE FROM views WHERE group_name = ? AND name = ?", (group, name))

@@ -338,10 +338,6 @@ class Digests:
         )
         return Saved(*rows[0])
 
-    def size_bytes(self) -> int:
-        """Bytes of all digests as they are stored, without their full text."""
-        return int(self._database.value("SELECT coalesce(sum(octet_length(digest)), 0) FROM digests"))
-
 
 _SIGNALS = (
     "FROM signals g JOIN digests d ON d.id = g.digest"

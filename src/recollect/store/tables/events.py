@@ -32,7 +32,10 @@ IS_RETRY = 2
 IS_ABANDONED = 4
 IS_PROVISIONAL = 8
 HIDES_LEARNED = 32  # a secret that another event of its batch names: read with others, it may show it
+IS_CLAMPED = 64  # its log has it behind later ones
+MAY_REPEAT = 128  # and may have copied it from before them
 TOLD_RETRY = 16  # the log itself says so; IS_RETRY is then never taken back
+IS_REBUILT = 256  # read from a file that Recollect wrote, because nothing else was held of its session
 
 
 # SQL: events that may stand in for others, requests that follow another event, what a user typed. An index serves only
@@ -131,6 +134,10 @@ def in_pieces(events: Iterable[_T], bytes_of: Callable[[_T], int]) -> Iterator[l
         yield piece
 
 
+_ORDER = "lane, position, event_uid"
+_OF_SESSION = "stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
+
+
 class Events:
     """The events of a store and the payloads behind them."""
 
@@ -146,12 +153,26 @@ class Events:
         *,
         last: int | None = None,
         calls: str | None = None,
+        span: range | None = None,
+        kinds: Collection[str] | None = None,
     ) -> list[tuple[Any, ...]]:
         """A session's events in reading order, with the columns asked for.
 
-        With `last`, only so many from the end; with `calls`, only calls of this kind and their results.
+        With `last`, only so many from the end; with `calls`, only calls of this kind and their results; with `span`,
+        only those at these places; with `kinds`, only of these.
         """
-        stream = "stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
+        stream = _OF_SESSION
+        if kinds is not None:
+            of_kinds = "kind IN (SELECT value FROM json_each(?3))"
+            return self._database.rows(
+                f"SELECT {', '.join(columns)} FROM events WHERE {stream} AND {of_kinds} ORDER BY {_ORDER}",
+                (agent, native_id, json_list(kinds)),
+            )
+        if span is not None:
+            return self._database.rows(
+                f"SELECT {', '.join(columns)} FROM events WHERE {stream} ORDER BY {_ORDER} LIMIT ?3 OFFSET ?4",
+                (agent, native_id, len(span), span.start),
+            )
         of_calls = f"(kind = ?4 OR call_id IN (SELECT call_id FROM events WHERE {stream} AND kind = ?4))"
         rows = self._database.rows(
             f"SELECT {', '.join(columns)} FROM events WHERE {stream}{f' AND {of_calls}' if calls else ''}"
@@ -159,6 +180,18 @@ class Events:
             (agent, native_id, -1 if last is None else last, *([calls] if calls else ())),
         )
         return rows[::-1]
+
+    def place(self, agent: str, native_id: str, name: str) -> int | None:
+        """Where the event with this end of a uid, or this seq, is in reading order; of a result, where its call is."""
+        columns = f"SELECT {_ORDER}, call_id, role FROM events WHERE {_OF_SESSION}"
+        named = "(CAST(seq AS TEXT) = ?3 OR substr(lower(hex(event_uid)), -length(?3)) = ?3)"
+        rows = self._database.rows(f"{columns} AND {named} ORDER BY {_ORDER} LIMIT 1", (agent, native_id, name))
+        if rows and rows[0][3] is not None and rows[0][4] != "assistant":
+            rows = self._database.rows(
+                f"{columns} AND call_id = ?3 ORDER BY {_ORDER} LIMIT 1", (agent, native_id, rows[0][3])
+            )
+        before = f"SELECT count(*) FROM events WHERE {_OF_SESSION} AND ({_ORDER}) < (?3, ?4, ?5)"
+        return self._database.rows(before, (agent, native_id, *rows[0][:3]))[0][0] if rows else None
 
     def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
@@ -191,7 +224,6 @@ class EventHeader(NamedTuple):
 
 
 _COLUMNS = ", ".join(EventHeader._fields)
-_ORDER = "lane, position, event_uid"
 _ENDINGS = (USER_MSG, ASSISTANT_MSG, COMPLETION, ERROR, HUMAN_INTERVENTION)
 
 

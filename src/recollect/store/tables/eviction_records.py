@@ -13,14 +13,17 @@ from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.column import Role
 from recollect.store.tables.digests import restore_digest
+from recollect.store.tables.facts import NOTE
+from recollect.store.tables.groups import BOOKMARK
 from recollect.store.tables.sessions import SessionRow
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 from recollect.store.tables.texts import redacted
 
 if TYPE_CHECKING:
-    from recollect.redact import Redactor
+    from recollect.store.tables.texts import Rules
 
 KIND = "eviction"  # of the ledger's lines
+_WITH_WORDS = (BOOKMARK, NOTE)
 
 Counts = dict[str, list[list[Any]]]  # rows by table
 
@@ -55,27 +58,36 @@ def read_counts(memory: Database, key: SessionKey, *, is_sealed: bool = False) -
     return counts
 
 
-def redact_data(data: dict[str, Any], redactor: "Redactor") -> dict[str, Any]:
+def redact_data(record: LedgerRecord, rules: "Rules") -> dict[str, Any] | None:
     """A record's data with newer rules applied to its texts, as they are applied to the rows it restores."""
-    session = orjson.loads(_document(redactor, orjson.dumps(data["session"]).decode()))
+    data = record.data
+    if record.kind in _WITH_WORDS:
+        return {name: _text(rules, value) if isinstance(value, str) else value for name, value in data.items()}
+    if record.kind != KIND:
+        return None
+    session = orjson.loads(_document(rules, orjson.dumps(data["session"]).decode()))
     digest = data["digest"]
     if digest is not None:
-        texts = {name: redactor.text(digest[name]) for name in ("line", "text")}
-        digest = digest | texts | {"digest": digest["digest"] and _document(redactor, digest["digest"])}
-    counts = {table.name: _redact_rows(redactor, table, data["counted"].get(table.name, [])) for table in _counted()}
+        texts = {name: _text(rules, digest[name]) for name in ("line", "text")}
+        digest = digest | texts | {"digest": digest["digest"] and _document(rules, digest["digest"])}
+    counts = {table.name: _redact_rows(rules, table, data["counted"].get(table.name, [])) for table in _counted()}
     return data | {"session": session, "digest": digest, "counted": data["counted"] | counts}
 
 
-def _document(redactor: "Redactor", document: str) -> str:
-    return redactor.payloads([document.encode()]).get(0, document.encode()).decode()
+def _text(rules: "Rules", text: str) -> str:
+    return rules.texts([text]).get(0, text)
 
 
-def _redact_rows(redactor: "Redactor", table: Table, rows: list[list[Any]]) -> list[list[Any]]:
+def _document(rules: "Rules", document: str) -> str:
+    return rules.payloads([document.encode()]).get(0, document.encode()).decode()
+
+
+def _redact_rows(rules: "Rules", table: Table, rows: list[list[Any]]) -> list[list[Any]]:
     changed = [list(row) for row in rows]
     for index, name in enumerate(_columns(table)):
         role = table.role(name)
         if role is not Role.PLAIN:
-            for number, value in redacted(redactor, role, [row[index] for row in rows]):
+            for number, value in redacted(rules, role, [row[index] for row in rows]):
                 changed[number][index] = value
     return _add_up(table, changed) if table.sums and changed != rows else changed
 

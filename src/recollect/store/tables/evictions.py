@@ -19,7 +19,7 @@ from recollect.clock import now_ms
 from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
-from recollect.store.ledger import Ledger
+from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
@@ -28,7 +28,7 @@ from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest
-from recollect.store.tables.events import CONTENT, IS_PROVISIONAL
+from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
@@ -37,7 +37,7 @@ from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_ke
 from recollect.uids import name_half
 
 if TYPE_CHECKING:
-    from recollect.redact import Redactor
+    from recollect.store.tables.texts import Rules
 
 # Sessions whose raw detail was dropped: hashes of their events, so that none comes back, and their row as it was then,
 # so that a session that grows is never less than it was. `finished_ms` is set once no byte of the raw detail is left.
@@ -93,7 +93,7 @@ LAST_COPY_EVICTED = "last_copy_evicted"
 
 _UID = EventRow._fields.index("event_uid")
 _HASH = EventRow._fields.index("payload_hash")
-_LANE, _TS_MS = EventRow._fields.index("lane"), EventRow._fields.index("ts_ms")
+_LANE, _TS_MS, _FLAGS = map(EventRow._fields.index, ("lane", "ts_ms", "flags"))
 _KEY = "agent = ? AND native_session_id = ?"
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
@@ -357,9 +357,14 @@ class EvictionTable:
         self._cache.write(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
         self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
 
-    def redact_records(self, redactor: "Redactor") -> bool:
-        """Apply newer redaction rules to what the ledger holds of evicted sessions; say whether anything changed."""
-        return self._ledger.update(lambda record: redact_data(record.data, redactor) if record.kind == KIND else None)
+    def redact_records(self, rules: "Rules", of: SessionKey | None = None) -> bool:
+        """Apply rules to the words that the ledger holds, or holds of an evicted session; say whether any changed."""
+
+        def change(record: LedgerRecord) -> dict[str, Any] | None:
+            is_other = of is not None and (record.kind != KIND or key_of(record) != of)
+            return None if is_other else redact_data(record, rules)
+
+        return self._ledger.update(change)
 
     def _base(self, session: SessionKey) -> dict[str, Any]:
         with translated(self._memory.path):
@@ -476,8 +481,12 @@ class Evicted:
             [
                 row
                 for row in stream.rows
-                # Reading a history again repeats prompts of a lost log; these replace evicted events.
-                if not (row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms)
+                # Reading again repeats prompts of a lost log, and copies within a log; these replace evicted events.
+                if not (
+                    (row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) or row[_FLAGS] & MAY_REPEAT)
+                    and (row[_TS_MS] or 0) <= at_ms
+                )
+                and not row[_FLAGS] & IS_REBUILT
                 and not keys.hold(row[_UID], row[_HASH])
             ],
         )

@@ -52,7 +52,8 @@ SESSION_HISTORY = Table(
     group_column="group_name",
 )
 
-# What sandboxed agents asked for, with the answers: a request that is met again is not done again.
+# What sandboxed agents had done, with the answers: a request that is met again is not done again. An answer expires,
+# the rest of its row stays.
 GROUP_REQUESTS = Table(
     "group_requests",
     MEMORY,
@@ -67,7 +68,8 @@ GROUP_REQUESTS = Table(
 
 GROUP, BOOKMARK = "group", "bookmark"  # of the ledger's lines
 MAIN_GROUP = "main"
-_REQUESTS_KEPT = 1_000
+LAST_CHANGE = "!last"  # the request of what no request asked for: no id begins like it
+_EXPIRED = '{"expired":true}'
 
 
 class GroupRow(NamedTuple):
@@ -193,6 +195,18 @@ class GroupTable:
         answer = self._database.value(sql, (group, request))
         return None if answer is None else str(answer)
 
+    def answered(self) -> list[tuple[str, str]]:
+        """Groups and ids of the requests whose answers are held."""
+        return self._database.rows(
+            "SELECT group_name, request FROM group_requests WHERE answer <> ? AND request <> ?", (_EXPIRED, LAST_CHANGE)
+        )
+
+    def expire_answers(self, before_ms: int | None = None) -> None:
+        """Keep nothing but the outcome of the requests answered before then, or of all."""
+        condition = "WHERE answer <> ?1 AND at_ms < coalesce(?2, at_ms + 1)"
+        if self._database.value(f"SELECT 1 FROM group_requests {condition}", (_EXPIRED, before_ms)):
+            self._writer()[0].write(f"UPDATE group_requests SET answer = ?1 {condition}", (_EXPIRED, before_ms))
+
     def set_groups(self, groups: Sequence[tuple[str, SessionKey]]) -> None:
         """Say which group sessions belong to."""
         database, _ = self._writing(MAIN_GROUP, changes_groups=True)
@@ -239,14 +253,8 @@ def _point(connection: apsw.Connection, group: str, pointer: Pointer) -> None:
 
 
 def _answer(connection: apsw.Connection, group: str, answer: tuple[str, str] | None) -> None:
-    if answer is None:
-        return
-    connection.execute("INSERT OR REPLACE INTO group_requests VALUES (?, ?, ?, ?)", (group, *answer, now_ms()))
-    connection.execute(
-        "DELETE FROM group_requests WHERE group_name = ?1 AND at_ms < (SELECT at_ms FROM group_requests"
-        " WHERE group_name = ?1 ORDER BY at_ms DESC LIMIT 1 OFFSET ?2)",
-        (group, _REQUESTS_KEPT),
-    )
+    if answer is not None:
+        connection.execute("INSERT OR REPLACE INTO group_requests VALUES (?, ?, ?, ?)", (group, *answer, now_ms()))
 
 
 def _group_data(group: GroupRow) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from recollect.kinds import SessionKey
 from recollect.store.payloads.packs import ADVICE
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
+from recollect.store.tables.activity import renewed
 from recollect.store.tables.column import PRIMARY_KEY, Column, Role
 from recollect.store.tables.sessions import SESSIONS
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, BY_NATIVE_ID, BY_SESSION, MEMORY, Owner, Table
@@ -111,6 +112,7 @@ def _has_rows(connection: apsw.Connection, table: Table, key: SessionKey) -> boo
 
 
 def _insert(connection: apsw.Connection, table: Table, key: SessionKey, values: dict[str, Any]) -> None:
+    values = renewed(values)
     row = {column.name: _from_json(column, values[column.name]) for column in _columns(table) if column.name in values}
     row |= hashes_of(table, row)
     owner: tuple[Any, ...] = key

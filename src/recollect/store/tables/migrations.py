@@ -78,6 +78,34 @@ def m004_sessions_by_names(connection: apsw.Connection) -> None:
         connection.execute(statement)
 
 
+def m004_minutes(connection: apsw.Connection) -> None:
+    """What is kept of closed parts was counted by hours."""
+    connection.execute("DELETE FROM kept")
+
+
+def m005_minutes(connection: apsw.Connection) -> None:
+    """What was counted by hours and days, until it is counted again from events that are still held."""
+    from recollect.store.tables.activity import ACTIVITY, OLD_SPANS
+
+    for name, old in (("activity", "hour"), ("tool_use", "day"), ("command_use", "day")):
+        if old in {row[1] for row in connection.execute(f"PRAGMA table_info({name})")}:
+            span = OLD_SPANS[old]
+            connection.execute(f"ALTER TABLE {name} RENAME COLUMN {old} TO minute")
+            if name != ACTIVITY.name:
+                connection.execute(f"ALTER TABLE {name} ADD COLUMN event TEXT")
+            connection.execute(f"ALTER TABLE {name} ADD COLUMN span INTEGER NOT NULL DEFAULT 1")
+            connection.execute(f"UPDATE {name} SET minute = minute * {span}, span = {span} WHERE minute >= 0")
+            if name == ACTIVITY.name:
+                connection.execute("DROP INDEX activity_by_hour")
+                connection.execute(ACTIVITY.extras[0])
+
+
+def m006_sessions_by_class(connection: apsw.Connection) -> None:
+    from recollect.store.tables.sessions import SESSIONS_BY_CLASS
+
+    connection.execute(SESSIONS_BY_CLASS)
+
+
 def _create(connection: apsw.Connection, database: str) -> None:
     tables = declared(database)
     for table in tables:
@@ -86,5 +114,5 @@ def _create(connection: apsw.Connection, database: str) -> None:
         connection.execute(statement)
 
 
-CACHE = (m001_cache, m002_named_values, m003_events_by_number)
-MEMORY = (m001_memory, m002_views, m003_moved, m004_sessions_by_names)
+CACHE = (m001_cache, m002_named_values, m003_events_by_number, m004_minutes)
+MEMORY = (m001_memory, m002_views, m003_moved, m004_sessions_by_names, m005_minutes, m006_sessions_by_class)

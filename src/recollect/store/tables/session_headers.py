@@ -10,7 +10,7 @@ from recollect.store.tables.table import json_keys, json_list
 
 
 class SessionHeader(NamedTuple):
-    """What a hit says of its session."""
+    """What a hit says of its session. `host_key` is the name that an agent host knows it by."""
 
     agent: str
     native_session_id: str
@@ -23,6 +23,10 @@ class SessionHeader(NamedTuple):
     outcome: str | None
     evicted_ms: int | None = None
     cwd: str | None = None
+    host_key: str | None = None
+    channel: str | None = None
+    chat_id: str | None = None
+    path: str | None = None  # of one of its files
 
     @property
     def key(self) -> SessionKey:
@@ -68,7 +72,13 @@ _ENDS_WITH = "('/' || repo) LIKE '%/' || ? ESCAPE '\\'"
 # Nobody asked for anything and no model answered: `/status`, `/login`, a start without a prompt; or a warm-up.
 IS_IDLE = "(session_class = 'warm-up' OR (turns = 0 AND output_tokens = 0))"
 _BEST_DIGESTS = 1_000
-_COLUMNS = ", ".join(SessionHeader._fields)
+_SELECTED = {
+    "host_key": 's."key"',
+    "path": "(SELECT f.path FROM session_sources f"
+    " WHERE (f.agent, f.native_session_id) = (s.agent, s.native_session_id)"
+    " ORDER BY f.gone_ms IS NOT NULL, f.path LIMIT 1)",
+}
+_COLUMNS = ", ".join(_SELECTED.get(name, f"s.{name}") for name in SessionHeader._fields)
 _HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = ?"
 
 
@@ -90,7 +100,7 @@ class SessionHeaders:
 
     def named(self, uids: Collection[str]) -> dict[str, SessionHeader]:
         rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?))",
+            f"SELECT {_COLUMNS} FROM sessions s WHERE session_uid IN (SELECT value FROM json_each(?))",
             (json_list(uids),),
         )
         return {header.session_uid: header for header in (SessionHeader(*row) for row in rows)}
@@ -187,14 +197,13 @@ class SessionHeaders:
         if not self._has("digest_text"):
             return []
         conditions, bindings = header_conditions(criteria)
-        columns = ", ".join(f"s.{name}" for name in SessionHeader._fields)
         filtered = f" AND s.rowid IN (SELECT rowid FROM sessions WHERE {conditions})" if bindings else ""
         # Looking up a session takes as long as ranking ten; without a filter the best are enough.
         most = -1 if bindings or is_evicted else most
         rows = self._database.rows(
             "WITH hit AS MATERIALIZED (SELECT rowid, bm25(digest_text) AS rank FROM digest_text"
             " WHERE digest_text MATCH ? ORDER BY 2 LIMIT ?)"
-            f" SELECT {columns}, -hit.rank FROM hit CROSS JOIN digests d ON d.id = hit.rowid"
+            f" SELECT {_COLUMNS}, -hit.rank FROM hit CROSS JOIN digests d ON d.id = hit.rowid"
             " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
             f" WHERE {'s.evicted_ms IS NOT NULL' if is_evicted else '1'}{filtered}"
             " ORDER BY hit.rank, s.session_uid",
@@ -248,9 +257,8 @@ class SessionHeaders:
 
     def kin(self, uid: str) -> list[tuple[SessionHeader, str]]:
         """What a session goes on from, what goes on from it or from the same one, and who spawned it, each with why."""
-        columns = ", ".join(f"s.{name}" for name in SessionHeader._fields)
         rows = self._database.rows(
-            f"SELECT {columns}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
+            f"SELECT {_COLUMNS}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
             " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it'"
             " WHEN s.session_uid = o.parent_session_uid THEN 'spawned it' ELSE 'forked from the same session' END"
             " FROM sessions o JOIN sessions s ON s.session_uid IN (o.base_session_uid, o.parent_session_uid)"
@@ -268,7 +276,7 @@ class SessionHeaders:
         where, bindings = _recent(criteria)
         return self._database.read(
             SessionHeader,
-            f"SELECT {_COLUMNS} FROM sessions WHERE {where} ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?",
+            f"SELECT {_COLUMNS} FROM sessions s WHERE {where} ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?",
             [*bindings, limit, offset],
         )
 

@@ -24,6 +24,8 @@ SESSIONS_BY_NAMES = (
     "CREATE INDEX IF NOT EXISTS sessions_by_base ON sessions (base_session_uid) WHERE base_session_uid IS NOT NULL",
 )
 
+SESSIONS_BY_CLASS = "CREATE INDEX IF NOT EXISTS sessions_by_class ON sessions (session_class)"
+
 SESSIONS = Table(
     "sessions",
     MEMORY,
@@ -65,6 +67,7 @@ SESSIONS = Table(
         "CREATE INDEX sessions_by_uid ON sessions (session_uid)",
         "CREATE INDEX sessions_by_time ON sessions (ended_ms)",
         *SESSIONS_BY_NAMES,
+        SESSIONS_BY_CLASS,
         "CREATE INDEX sessions_by_root ON sessions (root_session_uid)",
         'CREATE INDEX sessions_by_group ON sessions ("group") WHERE "group" <> \'main\'',
         "CREATE INDEX sessions_to_distil ON sessions (agent) WHERE analyzed_ms IS NULL AND evicted_ms IS NULL",
@@ -120,7 +123,7 @@ class SessionRow(NamedTuple):
     cache_write_tokens: int
     reasoning_tokens: int
     usd: float | None
-    usd_is_estimate: bool
+    usd_is_estimate: int  # 2: of some requests the price is not known
     wall_clock_ms: int | None
     turns: int
     retries: int
@@ -173,6 +176,7 @@ class Place(NamedTuple):
     git_remote: str | None
     repo: str | None
     domain: str | None
+    git_branch: str | None = None
 
 
 class Member(NamedTuple):
@@ -287,6 +291,10 @@ class Sessions:
         conditions, bindings = _conditions(criteria or SessionFilter())
         return int(self._database.value(f"SELECT count(*) FROM sessions{conditions}", bindings))
 
+    def class_counts(self) -> dict[str, int]:
+        """How many sessions there are of each class."""
+        return dict(self._database.rows("SELECT session_class, count(*) FROM sessions GROUP BY 1"))
+
     def find_named(self, agent: str, native_id: str) -> "Session | None":
         """The session with these ids, if there is a row of it."""
         return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
@@ -394,17 +402,17 @@ class Sessions:
     def totals(self) -> list[dict[str, Any]]:
         """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""
         sums = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
-        counts = ("agent", "sessions", "sub_agents", "events", "messages")
-        names = (*counts, *sums, "usd_is_estimate", "started_at", "ended_at")
+        counts = ("agent", "sessions", "sub_agents", "warm_ups", "events", "messages")
+        names = (*counts, *sums, "usd_is_estimate", "usd_is_incomplete", "started_at", "ended_at")
         rows = self._database.rows(
-            "SELECT agent, count(*), sum(session_class IN ('sub-agent', 'warm-up')), sum(event_count),"
-            f" sum(message_count), {', '.join(f'sum({name})' for name in sums)},"
-            " max(usd IS NOT NULL AND usd_is_estimate), min(started_ms), max(ended_ms)"
+            "SELECT agent, count(*), sum(session_class = 'sub-agent'), sum(session_class = 'warm-up'),"
+            f" sum(event_count), sum(message_count), {', '.join(f'sum({name})' for name in sums)},"
+            " max(usd_is_estimate), min(started_ms), max(ended_ms)"
             " FROM sessions GROUP BY agent ORDER BY agent"
         )
         return [
-            dict(zip(names, (*sums, bool(is_estimate), rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
-            for *sums, is_estimate, started_ms, ended_ms in rows
+            dict(zip(names, (*sums, doubt > 0, doubt > 1, rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
+            for *sums, doubt, started_ms, ended_ms in rows
         ]
 
 
@@ -431,11 +439,16 @@ def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Sessio
     from recollect.schema import Cost, Session  # takes time to load, and most sweeps need none
 
     row = dict(zip((*SessionRow._fields, "analyzed_ms", "evicted_ms"), values, strict=True))
+    if row["analyzed_ms"] is not None:  # the first time counts for eviction; what came later was analysed as it came
+        row["analyzed_ms"] = max(row["analyzed_ms"], row["ingested_ms"] or 0)
     moments = {f"{name}_at": rfc3339(row.pop(f"{name}_ms")) for name in _MOMENTS}
-    is_estimate, wall_clock_ms = bool(row.pop("usd_is_estimate")), row.pop("wall_clock_ms")
+    doubt, wall_clock_ms = row.pop("usd_is_estimate"), row.pop("wall_clock_ms")
     wall_clock_s = None if wall_clock_ms is None else wall_clock_ms / 1000
     figures = {name: row.pop(name) for name in (*TOKENS, "usd", "turns", "retries")}
-    cost = Cost(usd_is_estimate=is_estimate, wall_clock_s=wall_clock_s, **figures)
+    has_usd = figures["usd"] is not None
+    cost = Cost(
+        usd_is_estimate=has_usd and doubt > 0, usd_is_incomplete=doubt > 1, wall_clock_s=wall_clock_s, **figures
+    )
     documents = {"instructions": tuple(orjson.loads(row["instructions"])), "metadata": orjson.loads(row["metadata"])}
     told = {name: value for name, value in row.items() if name not in ("git_root", "git_remote")}
     return Session(**told | moments | documents, cost=cost, sources=tuple(sources))

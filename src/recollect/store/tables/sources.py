@@ -211,7 +211,7 @@ class Sources:
     def counts(self) -> dict[str, Any]:
         total, failed, gone, size = self._database.rows(
             "SELECT count(*) FILTER (WHERE kind <> 'folder'), count(failure), count(gone_ms), coalesce(sum(size), 0)"
-            " FROM sources"
+            " FROM sources WHERE kind <> 'live'"  # a host is no file
         )[0]
         bad_lines = self._database.value("SELECT count(*) FROM problems")
         return {

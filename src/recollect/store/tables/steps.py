@@ -175,6 +175,11 @@ class Steps:
             for stream, discovered_ms in [streams[key]]
         ]
 
+    def of(self, key: SessionKey) -> list[Step]:
+        """The events that are held of a session, in reading order."""
+        streams = self._database.column("SELECT id FROM streams WHERE agent = ? AND native_id = ?", key)
+        return [step for stream in streams for step in self._steps(stream, None)]
+
     def _steps(self, stream: int, kept: Kept | None) -> list[Step]:
         if kept is None:
             rows = self._database.rows(_SELECT_STEPS, (stream,))

@@ -1,6 +1,6 @@
 """Whole sessions of cache.db: which changed, how they are related, what they copied from one another."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -18,7 +18,7 @@ from recollect.kinds import (
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
-from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN, EventHeaders
+from recollect.store.tables.events import CONTENT, IS_ABANDONED, IS_RETRY, IS_TYPED, MAY_REPEAT, STANDS_IN, EventHeaders
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
 from recollect.uids import name_half
@@ -119,6 +119,12 @@ class Ancestry(NamedTuple):
     born_ms: int | None = None
 
 
+# Stands in `stream_sources` for what a session's sources held once and hold no more.
+LOST = 0
+_HAS_LOST = (
+    f"SELECT 1 FROM stream_sources t JOIN streams s ON s.id = t.stream WHERE t.source = {LOST}"
+    " AND (s.agent, s.native_id) = (infos.agent, infos.native_id)"
+)
 _CHOSEN = KEYS + "SELECT s.id FROM keys JOIN streams s USING (agent, native_id)"
 # What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
 _BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
@@ -266,22 +272,51 @@ class Streams:
         """Events that only stood in for what is held itself by now, each with its session.
 
         A prompt history stands in for any log; a copy of the model's view stands in for the agent's log; a prompt in
-        an agent's queue stands in for the record that tells it.
+        an agent's queue stands in for the record that tells it. An agent that copies a conversation into its own log
+        repeats it.
         """
+        repeated = self._repeated()
         rows = self._database.rows(
             "SELECT e.id, s.agent, s.native_id, lane, status IS ? FROM streams s CROSS JOIN events e"
             f" ON e.stream = s.id WHERE s.is_dirty AND ({STANDS_IN})",
             (QUEUE_ONLY,),
         )
         if not rows:
-            return {}
+            return repeated
         lanes = self._lanes({(agent, native_id) for _, agent, native_id, lane, _ in rows if lane in _BETTER})
         replaced = {
             event: (agent, native_id)
             for event, agent, native_id, lane, _ in rows
             if lane in _BETTER and lanes[agent, native_id] & _BETTER[lane]
         }
-        return replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
+        return repeated | replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
+
+    def _repeated(self) -> dict[int, tuple[str, str]]:
+        """Events of dirty sessions that may repeat another and say what it says, at its time.
+
+        Of a session that need not be read as a whole, the events since then. The user's own commands have no call ids
+        but those of their records.
+        """
+        rows = self._database.rows(
+            "SELECT DISTINCT s.id, s.agent, s.native_id FROM streams s CROSS JOIN events e ON e.stream = s.id"
+            " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0)"
+            f" WHERE s.is_dirty AND e.flags & {MAY_REPEAT}"
+        )
+        call = "iif(role = 'user', '', call_id)"
+        same = f"lane, ts_ms, coalesce(base_kind, kind), role, tool, {call}, {CONTENT.format('')}"
+        return {
+            event: (agent, native_id)
+            for stream, agent, native_id in rows
+            for (event,) in self._database.rows(
+                f"SELECT id FROM (SELECT id, native_id, flags & {MAY_REPEAT} AS may_repeat,"
+                f" first_value(native_id) OVER told AS original, min(flags & {MAY_REPEAT}) OVER told AS all_may"
+                " FROM events WHERE stream = ? AND ts_ms IS NOT NULL"
+                f" WINDOW told AS (PARTITION BY {same} ORDER BY flags & {MAY_REPEAT}, position, event_uid"
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))"
+                " WHERE may_repeat AND (NOT all_may OR native_id <> original)",
+                (stream,),
+            )
+        }
 
     def _lanes(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], set[str]]:
         """Where events of these sessions come from: the agent's log, a stand-in for it, or a history of prompts."""
@@ -324,24 +359,38 @@ class Streams:
             if any(may_tell_queued(told_ms, ts_ms) for told_ms in times.get((stream, key), ()))
         }
 
-    def drop_outdated(self, sources: Collection[int]) -> None:
+    def keep(self, sources: Collection[int]) -> None:
+        """Note that these sources have lost a part: nothing of their sessions is dropped from now on."""
+        if sources:
+            self._database.write(
+                f"INSERT OR IGNORE INTO stream_sources SELECT stream, {LOST} FROM stream_sources"
+                " WHERE source IN (SELECT value FROM json_each(?))",
+                (json_list(sources),),
+            )
+
+    def drop_outdated(self, sources: Collection[int], moments: Callable[[int], set[int]]) -> None:
         """Forget what an older version of an adapter read from these sources, which are read again from their start.
 
-        A session that another source tells of too keeps its events: that one may be gone and the only copy.
+        A session that another source tells of too keeps its events: that one may be gone and the only copy. So does one
+        with an event at a moment that its sources do not name: they have been cut or rebuilt, or never had it.
         If the process dies on the way nothing is lost, for the sources still count as outdated.
         """
-        if not sources:
-            return
+        links: dict[int, list[int]] = {}
+        for stream, source in self._database.rows("SELECT stream, source FROM stream_sources"):
+            links.setdefault(stream, []).append(source)
+        own = {stream: its for stream, its in links.items() if set(its) <= set(sources)}
+        whole = {stream for stream, its in own.items() if self._is_in(stream, its, moments)}
+        kept = [(stream, LOST) for stream in own.keys() - whole]
         with self._database.transaction() as connection:
-            for table in ("infos", "problems"):
+            connection.executemany("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", kept)
+            for table, condition in (("infos", f" AND NOT EXISTS ({_HAS_LOST})"), ("problems", "")):
                 connection.execute(
-                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?))", (json_list(sources),)
+                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?)){condition}",
+                    (json_list(sources),),
                 )
         outdated = self._database.rows(
-            "SELECT id, agent, native_id, pack_generation FROM streams WHERE id IN"
-            " (SELECT stream FROM stream_sources GROUP BY stream"
-            " HAVING min(source IN (SELECT value FROM json_each(?))))",
-            (json_list(sources),),
+            "SELECT id, agent, native_id, pack_generation FROM streams WHERE id IN (SELECT value FROM json_each(?))",
+            (json_list(whole),),
         )
         for start in range(0, len(outdated), _STREAMS_AT_ONCE):
             some = outdated[start : start + _STREAMS_AT_ONCE]
@@ -349,6 +398,14 @@ class Streams:
                 _empty(connection, [stream for stream, *_ in some])
             for _, agent, native_id, _ in some:
                 packs.drop_own_packs(self._database.path.parent, agent, native_id)
+
+    def _is_in(self, stream: int, sources: Sequence[int], moments: Callable[[int], set[int]]) -> bool:
+        """Whether sources name the moments of all events of a session; files beside a log name none of their own."""
+        rows = self._database.rows(
+            f"SELECT DISTINCT ts_ms FROM events WHERE stream = ? AND ts_ms IS NOT NULL AND lane <> '{FILES_LANE}'",
+            (stream,),
+        )
+        return {ts_ms for (ts_ms,) in rows} <= set().union(*map(moments, sources)) if rows else True
 
     def emptied(self, keys: Collection[SessionKey]) -> list[SessionKey]:
         """Those that only an older version of an adapter found: their source, read again, has nothing of them."""

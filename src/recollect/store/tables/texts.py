@@ -154,7 +154,7 @@ class Redaction:
             for name in table.names(Role.PATH)
         ]
         paths = {path for database, table, name in columns for (path,) in database.rows(f"SELECT {name} FROM {table}")}
-        renamed = _renamed(redactor, sorted(paths))
+        renamed = _renamed(redactor, sorted(filter(None, paths)))
         for database, table, name in columns if renamed and not dry_run else ():
             with database.transaction() as connection:
                 if table == "sources":

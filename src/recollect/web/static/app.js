@@ -33,20 +33,23 @@
   const ask = (path, options = {}) =>
     fetch(path, { ...options, headers: { Authorization: `Bearer ${token}`, ...options.headers } });
 
-  // Another tab of this page may have the token; otherwise the code in the address is exchanged for it, once.
+  // A tab that has the token admits this one by the number of its visit, whose secret only a page of this server has.
+  // The token itself is in no message: a page that another program served here may be listening.
+  const visit = document.querySelector("meta[name=visit]").content;
   const channel = new BroadcastChannel("recollect");
-  channel.onmessage = async (event) => {
-    if (event.data === "token?" && token) channel.postMessage({ token });
-    if (!event.data.token || token || !(await accept(event.data.token))) return;
-    await show(here() + location.hash);
+  channel.onmessage = async ({ data }) => {
+    if (data === "opened" && !(await accept(token))) location.reload(); // as a page of the server that runs now
+    if (!data.asks || !token) return;
+    const answer = await ask("/admit", { method: "POST", headers: { "Recollect-Visit": data.asks } });
+    if (answer.ok) channel.postMessage({ admitted: data.asks });
   };
   const fromOtherTab = () =>
     new Promise((resolve) => {
-      const other = new BroadcastChannel("recollect");
-      const finish = (found) => { other.close(); resolve(found); };
-      other.onmessage = (event) => event.data.token && finish(event.data.token);
-      other.postMessage("token?");
-      setTimeout(finish, 150, null);
+      const [number, other] = [visit.split(".")[0], new BroadcastChannel("recollect")];
+      const finish = (code) => { other.close(); resolve(code && exchange(code)); };
+      other.onmessage = ({ data }) => data.admitted === number && finish(visit);
+      if (number) other.postMessage({ asks: number });
+      setTimeout(finish, number ? 300 : 0, null);
     });
   async function exchange(code) {
     const answer = await fetch("/exchange", { method: "POST", headers: { "Recollect-Code": code } });
@@ -65,7 +68,7 @@
     if ((await accept(token)) || (await accept(await fromOtherTab()))) return true;
     token = null;
     if (!code || !(await accept(await exchange(code)))) return false;
-    channel.postMessage({ token }); // tabs of an earlier server continue with it
+    channel.postMessage("opened"); // tabs of an earlier server continue with this one
     return true;
   }
   function lock() {

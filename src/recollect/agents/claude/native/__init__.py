@@ -6,10 +6,13 @@ Nothing is written but below the home that is given, and only by the methods tha
 from recollect.agents.claude.native.conversation import Message, live_branch, to_entries, to_messages
 from recollect.agents.claude.native.home import FileVersion, InThreads, NativeHome, decode_path, encode_path
 from recollect.agents.claude.native.lines import Entry, iter_entries
+from recollect.agents.claude.native.provider import ChatMessage, ClaudeStorageProvider
 from recollect.agents.claude.native.session import NativeSession, Statistics
 from recollect.agents.claude.native.summary import SessionSummary
 
 __all__ = [
+    "ChatMessage",
+    "ClaudeStorageProvider",
     "Entry",
     "FileVersion",
     "InThreads",

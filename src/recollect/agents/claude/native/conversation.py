@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recollect.agents.claude.native.lines import Entry
+from recollect.errors import NotFound, UsageError
+from recollect.text import cut_short
 
 LINKED = ("user", "assistant", "system", "attachment", "progress")
 MESSAGES = ("user", "assistant")
@@ -21,10 +23,23 @@ def linked(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.get("type") in LINKED and isinstance(entry.get("uuid"), str)]
 
 
+def is_message(entry: Entry) -> bool:
+    """Whether somebody said it: an entry of the program's own, such as a notice, has no message."""
+    return entry.get("type") in MESSAGES or (entry.get("type") == "system" and isinstance(entry.get("message"), dict))
+
+
+def find(entries: Iterable[Entry], uuid: str) -> Entry:
+    """The entry with this uuid, the last one if there are several; raises NotFound."""
+    found = {entry["uuid"]: entry for entry in linked(entries)}.get(uuid)
+    if found is None:
+        raise NotFound(f"No entry with this uuid: {uuid}", "`entries()` returns all of them")
+    return found
+
+
 def ancestry(entries: Iterable[Entry], uuid: str) -> list[Entry]:
-    """An entry and all that it follows from, the root first; compaction is a root. Raises KeyError if there is none."""
-    by_uuid = {entry["uuid"]: entry for entry in linked(entries)}
-    return _walk(by_uuid, by_uuid[uuid])
+    """An entry and all that it follows from, the root first; compaction is a root. Raises NotFound if there is none."""
+    tree = linked(entries)
+    return _walk({entry["uuid"]: entry for entry in tree}, find(tree, uuid))
 
 
 def _walk(by_uuid: Mapping[str, Entry], entry: Entry | None) -> list[Entry]:
@@ -61,10 +76,10 @@ def find_leaf(tree: Sequence[Entry]) -> Entry | None:
 
 def _nearest_message(by_uuid: Mapping[str, Entry], entry: Entry | None) -> Entry | None:
     seen: set[str] = set()
-    while entry is not None and entry["type"] not in MESSAGES and entry["uuid"] not in seen:
+    while entry is not None and not is_message(entry) and entry["uuid"] not in seen:
         seen.add(entry["uuid"])
         entry = by_uuid.get(entry.get("parentUuid") or "")
-    return entry if entry is not None and entry["type"] in MESSAGES else None
+    return entry if entry is not None and is_message(entry) else None
 
 
 def _with_parallel_calls(path: list[Entry], by_uuid: Mapping[str, Entry]) -> list[Entry]:
@@ -132,19 +147,30 @@ def _time(entry: Entry) -> str:
     return moment if isinstance(moment, str) else ""
 
 
-Message = dict[str, Any]  # {"role": "user" | "assistant", "content": text or blocks, …}
+Message = dict[str, Any]  # {"role": "user" | "assistant" | "system", "content": text or blocks, …}
 
 _RESULT = "tool_result"
+_SHOWN_CHARS = 80
 
 
 def to_entries(message: Mapping[str, Any]) -> Iterator[Entry]:
     """The entries for a message, without what links them: one for each block of an answer, one for each result.
 
-    What else the message holds (`id`, `model`, `usage`, `stop_reason`) is kept in each entry of an answer.
+    What else the message holds (`id`, `model`, `usage`, `stop_reason`) is kept in each entry of an answer. A message of
+    the system is a notice to Claude Code, which shows it and does not send it to the model.
     """
-    content = message["content"]
-    if message["role"] == "assistant":
+    role, content = message.get("role"), message.get("content")
+    if role not in ("user", "assistant", "system") or not isinstance(content, str | list):
+        raise UsageError(
+            f"Not a message: {cut_short(str(dict(message)), _SHOWN_CHARS)}",
+            "it needs a `role` (user, assistant or system) and a `content` (a text or a list of blocks)",
+        )
+    if role == "assistant":
         yield from _answer_entries(message, content)
+    elif role == "system":
+        text = content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
+        notice = {"type": "system", "subtype": "informational", "content": text, "isMeta": False, "level": "info"}
+        yield {**notice, "message": {"role": "system", "content": content}}
     elif isinstance(content, str):
         yield _user_entry(content)
     else:
@@ -177,7 +203,7 @@ def to_messages(entries: Iterable[Entry]) -> list[Message]:
     """Entries of a branch as a conversation: an answer's blocks in one message, neighbours of one role joined."""
     conversation: list[Message] = []
     for entry in entries:
-        if entry.get("type") not in MESSAGES or entry.get("isMeta"):
+        if not is_message(entry) or entry.get("isMeta"):
             continue
         message = entry.get("message")
         name = message.get("id") if isinstance(message, dict) else None

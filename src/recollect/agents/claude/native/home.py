@@ -14,8 +14,9 @@ from typing import Any
 
 from recollect.agents.claude.native.conversation import MESSAGES
 from recollect.agents.claude.native.lines import Entry, iter_entries, replace
-from recollect.agents.claude.native.session import NativeSession
+from recollect.agents.claude.native.session import NativeSession, agent_file_id
 from recollect.agents.claude.native.summary import SessionSummary, read_summary
+from recollect.errors import NotFound, UsageError
 
 _MOST_CHARS = 200
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -52,7 +53,7 @@ def _hash(units: list[int]) -> str:
 
 def real_path(path: str | os.PathLike[str]) -> str:
     """A folder's path as Claude Code sees it: links resolved, letters composed."""
-    return unicodedata.normalize("NFC", os.path.realpath(path))
+    return unicodedata.normalize("NFC", os.path.realpath(Path(path).expanduser()))
 
 
 def decode_path(name: str, below: Path = Path("/")) -> Iterator[Path]:
@@ -83,6 +84,7 @@ def _folders(folder: Path) -> list[Path]:
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _HASHED_NAME = 200
+_PER_SESSION = ("tasks", "file-history", "session-env")  # folders of the home in which a session has one of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class NativeHome:
     """A home of Claude Code (`~/.claude`). There is no default: only what its path is below is read or written."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
 
     @property
     def projects(self) -> list[Path]:
@@ -129,41 +131,52 @@ class NativeHome:
         return sorted(filter(None, summaries), key=lambda summary: -summary.last_modified_ms)
 
     def session(self, session_id: str, cwd: str | os.PathLike[str] | None = None) -> NativeSession:
-        """A session by its id; raises KeyError if it has no file, or an empty one."""
+        """A session by its id; raises NotFound if it has no file, or an empty one."""
         for folder in self.projects if cwd is None else [self.project(cwd)]:
             path = folder / f"{session_id}.jsonl"
             if _UUID.fullmatch(session_id) and path.is_file() and path.stat().st_size:
                 return NativeSession(path)
-        raise KeyError(session_id)
+        raise NotFound(f"No session with this id: {session_id}", "`sessions()` lists them; `create()` begins one")
 
     def create(self, cwd: str | os.PathLike[str], session_id: str | None = None) -> NativeSession:
         """A new session of a working folder; its file appears with its first entry."""
-        name = session_id or str(uuid.uuid4())
-        if not _UUID.fullmatch(name):
-            raise ValueError(f"Not a UUID: {name}")
+        name = _plain(session_id or str(uuid.uuid4()))
         folder = self.project(cwd)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return NativeSession(folder / f"{name}.jsonl")
 
-    def todos(self, session_id: str) -> list[Entry]:
-        """The to-dos of a session: those of the task tools if it has any, else those of older versions."""
-        files = self._tasks(session_id).glob("*.json")
-        tasks = [
-            _read_json(path)
-            for path in sorted(files, key=lambda path: (int(path.stem) if path.stem.isdecimal() else 0, path.stem))
-        ]
-        listed: Any = tasks or _read_json(self._todo_file(session_id)) or []
+    def todos(self, session_id: str, *, agent_id: str | None = None) -> list[Entry]:
+        """The to-dos of a session: those of the task tools if it has any, else those of older versions.
+
+        Only older versions have lists of sub-agents; in newer ones they work on the session's.
+        """
+        tasks = [] if agent_id else [_read_json(path) for path in self._task_files(session_id)]
+        listed: Any = tasks or _read_json(self._todo_file(session_id, agent_id)) or []
         return [item for item in listed if isinstance(item, dict)]
 
-    def write_todos(self, session_id: str, todos: Iterable[Entry], *, as_tasks: bool = True) -> None:
-        """Write a session's to-dos as files of the task tools, or as the one file of versions before 2.1."""
-        if not as_tasks:
-            replace(self._todo_file(session_id), json.dumps(list(todos)).encode())
+    def write_todos(
+        self, session_id: str, todos: Iterable[Entry], *, as_tasks: bool = True, agent_id: str | None = None
+    ) -> None:
+        """Replace a session's to-dos: files of the task tools, or the one file of versions before 2.1.
+
+        Those of a sub-agent go into a file of the second kind. Each to-do is written as its reader wants it: `content`
+        becomes a task's `subject`, and the other way round; what it lacks is filled in.
+        """
+        todos = list(todos)
+        if agent_id or not as_tasks:
+            replace(self._todo_file(session_id, agent_id), json.dumps([_as_todo(todo) for todo in todos]).encode())
             return
-        folder = self._tasks(session_id)
-        for number, todo in enumerate(todos, start=1):
-            name = str(todo.get("id", number))
-            replace(folder / f"{int(name)}.json", json.dumps({"id": name, **todo}, indent=2).encode())
+        tasks = {task["id"]: task for task in (_as_task(todo, number) for number, todo in enumerate(todos, start=1))}
+        if len(tasks) < len(todos):
+            raise UsageError("Two to-dos have the same id", "leave out `id` to number them in order")
+        folder, old = self._tasks(session_id), self._task_files(session_id)
+        for name, task in tasks.items():
+            replace(folder / f"{name}.json", json.dumps(task, indent=2).encode())
+        gone = [path for path in old if path.stem not in tasks]
+        if gone:  # the program gives no id a second time
+            highest = max(int(path.stem) for path in old if path.stem.isdecimal())
+            replace(folder / ".highwatermark", str(highest).encode())
+        self.remove(gone)
 
     def file_history(self, session_id: str) -> list[FileVersion]:
         """The copies of files that a session kept for going back."""
@@ -187,11 +200,11 @@ class NativeHome:
         return sorted(path for path in files if path.name.partition("-agent-")[0] not in known)
 
     def remove(self, paths: Iterable[Path]) -> list[Path]:
-        """Delete files and folders of this home, whatever they hold; raises ValueError for any outside, before."""
+        """Delete files and folders of this home, whatever they hold; raises UsageError for any outside, before."""
         chosen = [Path(path) for path in paths]
         for path in chosen:
             if not path.parent.resolve().is_relative_to(self.path.resolve()) or path.name in ("", ".."):
-                raise ValueError(f"Not below {self.path}: {path}")
+                raise UsageError(f"Not below {self.path}: {path}", "nothing was removed")
         for path in chosen:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -213,22 +226,28 @@ class NativeHome:
 
     def _traces(self, cwd: str | os.PathLike[str]) -> Iterator[Path]:
         folder = self.project(cwd)
-        for path in (*_session_files(folder), *sorted(folder.glob("agent-*.jsonl"))):
+        for path in _session_files(folder):
             yield path
-            beside = (folder / path.stem, self._tasks(path.stem), self.path / "file-history" / path.stem)
-            yield from (place for place in (*beside, self._todo_file(path.stem)) if place.exists())
+            beside = (folder / path.stem, *(self.path / name / path.stem for name in _PER_SESSION))
+            yield from (place for place in beside if place.exists())
+            yield from sorted((self.path / "todos").glob(f"{path.stem}-agent-*.json"))
+        yield from sorted(folder.glob("agent-*.jsonl"))
 
     def _tasks(self, session_id: str) -> Path:
         return self.path / "tasks" / _plain(session_id)
 
-    def _todo_file(self, session_id: str) -> Path:
-        return self.path / "todos" / f"{_plain(session_id)}-agent-{session_id}.json"
+    def _task_files(self, session_id: str) -> list[Path]:
+        files = self._tasks(session_id).glob("[!.]*.json")
+        return sorted(files, key=lambda path: (int(path.stem) if path.stem.isdecimal() else 0, path.stem))
+
+    def _todo_file(self, session_id: str, agent_id: str | None = None) -> Path:
+        return self.path / "todos" / f"{_plain(session_id)}-agent-{agent_file_id(agent_id or session_id)}.json"
 
     def _tracked(self, session_id: str) -> Iterator[tuple[str, str]]:
         """The names of copies with the path of their file, as the session's entries have them."""
         try:
             entries = self.session(session_id).entries("file-history-snapshot", "file-history-delta")
-        except KeyError:
+        except NotFound:
             return
         for entry in entries:
             tracked = (entry.get("snapshot") or {}).get("trackedFileBackups") or {}
@@ -244,8 +263,24 @@ def _session_files(folder: Path) -> list[Path]:
 
 def _plain(session_id: str) -> str:
     if not _UUID.fullmatch(session_id):
-        raise ValueError(f"Not a UUID: {session_id}")
+        raise UsageError(f"Not a UUID: {session_id}", "Claude Code finds a session only by one")
     return session_id
+
+
+def _as_task(todo: Entry, number: int) -> Entry:
+    """A to-do with all that the task tools require of one: they skip a file that lacks any of it."""
+    given = str(todo.get("id", ""))
+    rest = {name: value for name, value in todo.items() if name not in ("id", "content")}
+    subject = str(todo.get("subject") or todo.get("content") or "")
+    lists: Entry = {"blocks": [], "blockedBy": []}
+    filled = {"subject": subject, "description": subject, "status": "pending", **lists}
+    return {"id": given if given.isdecimal() else str(number), **filled, **rest}
+
+
+def _as_todo(todo: Entry) -> Entry:
+    rest = {name: value for name, value in todo.items() if name != "subject"}
+    content = str(todo.get("content") or todo.get("subject") or "")
+    return {"content": content, "status": "pending", "activeForm": content, **rest}
 
 
 def _read_json(path: Path) -> Any:

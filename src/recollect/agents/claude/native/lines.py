@@ -46,6 +46,7 @@ def dump(entry: Entry) -> bytes:
 def append_entries(path: Path, entries: Iterable[Entry]) -> None:
     """Add entries to a file, made if need be, in one write that is on the disk when this returns."""
     content = b"".join(map(dump, entries))
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(fd, "r+b", buffering=0) as file:
         size = os.fstat(fd).st_size
@@ -55,16 +56,6 @@ def append_entries(path: Path, entries: Iterable[Entry]) -> None:
         while written < len(content):  # if the disk is full, the next try fails
             written += file.write(content[written:])
         os.fsync(fd)
-
-
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file that is complete or absent; raises FileExistsError if there is one already."""
-    beside = _write_beside(path, content)
-    try:
-        os.link(beside, path)
-    finally:
-        beside.unlink()
-    sync(path.parent)
 
 
 def replace(path: Path, content: bytes) -> None:

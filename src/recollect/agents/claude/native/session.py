@@ -1,41 +1,44 @@
 """One session of Claude Code: its entries, read and written in the program's own format."""
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from recollect.agentkit.values import parse_time_ms
 from recollect.agents.claude.native import conversation
 from recollect.agents.claude.native.conversation import Message, linked
-from recollect.agents.claude.native.lines import Entry, append_entries, dump, iter_entries, replace, write_new
+from recollect.agents.claude.native.lines import Entry, append_entries, dump, iter_entries, replace
 from recollect.agents.claude.native.summary import read_summary
+from recollect.clock import moment_ms
+from recollect.errors import UsageError
+from recollect.files import write_new
 
 _OF_THE_SOURCE = ("teamName", "agentName", "slug", "sourceToolAssistantUUID")
 _REPLACEMENTS = "content-replacement"
+_T = TypeVar("_T")
 
 
 def fork_entries(entries: Iterable[Entry], session_id: str, new_id: str, up_to: str | None, now: str) -> list[Entry]:
     """Copies of a session's entries under new ids, each naming its original; those up to one of them, if given.
 
-    Sub-agents, progress notices and copies of files are left out. Raises KeyError if there is no entry `up_to`, and
-    ValueError if there is nothing to copy.
+    Sub-agents, progress notices and copies of files are left out. Raises NotFound if there is no entry `up_to`, and
+    UsageError if there is nothing to copy.
     """
     entries = list(entries)
     tree = [entry for entry in linked(entries) if not entry.get("isSidechain")]
     if up_to is not None:
-        uuids = [entry["uuid"] for entry in tree]
-        if up_to not in uuids:
-            raise KeyError(up_to)
-        tree = tree[: uuids.index(up_to) + 1]
+        conversation.find(tree, up_to)
+        tree = tree[: [entry["uuid"] for entry in tree].index(up_to) + 1]
     by_uuid = {entry["uuid"]: entry for entry in tree}
     names = {old: str(uuid.uuid4()) for old in by_uuid}
     kept = [entry for entry in tree if entry["type"] != "progress"]
     if not kept:
-        raise ValueError(f"Nothing to fork in session {session_id}")
+        raise UsageError(f"Nothing to fork in session: {session_id}", "append a message first")
     copies = [_copy(entry, by_uuid, names, session_id, new_id, now) for entry in kept]
     copies[-1]["timestamp"] = now  # a session continues from its newest leaf
     return copies + _replacements(entries, session_id, new_id, now)
@@ -122,28 +125,32 @@ class NativeSession:
     def entries(
         self,
         *types: str,
-        since: datetime | None = None,
-        before: datetime | None = None,
+        since: datetime | str | None = None,
+        before: datetime | str | None = None,
         with_tools: bool = True,
+        limit: int | None = None,
     ) -> list[Entry]:
-        """The entries in the order of the file; of these types only, of a period, or without calls and results.
+        """The entries in the order of the file; of these types only, of a period, without calls and results, the last.
 
-        An entry without a time of its own belongs to no period.
+        A period's ends may be texts, such as `2026-11-01` or `3 days ago`. An entry without a time of its own belongs
+        to no period.
         """
-        return [
+        since_ms, before_ms = moment_ms("since", since), moment_ms("before", before)
+        chosen = [
             entry
             for entry in iter_entries(self.path)
             if (not types or entry.get("type") in types)
-            and ((since is None and before is None) or _is_within(entry, since, before))
+            and ((since_ms is None and before_ms is None) or _is_within(entry, since_ms, before_ms))
             and (with_tools or not conversation.is_tool(entry))
         ]
+        return _last_of(chosen, limit)
 
     def get(self, uuid: str) -> Entry:
-        """The entry with this uuid; raises KeyError. Where there are several, the last one counts."""
-        return {entry["uuid"]: entry for entry in conversation.linked(iter_entries(self.path))}[uuid]
+        """The entry with this uuid; raises NotFound. Where there are several, the last one counts."""
+        return conversation.find(iter_entries(self.path), uuid)
 
     def ancestry(self, uuid: str) -> list[Entry]:
-        """An entry and all that it follows from, the root first. Raises KeyError."""
+        """An entry and all that it follows from, the root first. Raises NotFound."""
         return conversation.ancestry(iter_entries(self.path), uuid)
 
     def live_branch(self) -> list[Entry]:
@@ -156,12 +163,12 @@ class NativeSession:
         return [
             entry
             for entry in self.live_branch()
-            if entry["type"] in conversation.MESSAGES and not any(entry.get(mark) for mark in hidden)
+            if conversation.is_message(entry) and not any(entry.get(mark) for mark in hidden)
         ]
 
-    def messages(self) -> list[Message]:
-        """The live branch as a model's service takes it: roles in turn, blocks joined."""
-        return conversation.to_messages(self.visible())
+    def messages(self, limit: int | None = None) -> list[Message]:
+        """The live branch as a model's service takes it: roles in turn, blocks joined; with `limit`, the last ones."""
+        return _last_of(conversation.to_messages(self.visible()), limit)
 
     def message_count(self) -> int:
         """How many messages the live branch shows; an answer counts once, whatever its blocks."""
@@ -226,7 +233,7 @@ class NativeSession:
     def fork(self, up_to: str | None = None, *, title: str | None = None, new_id: str | None = None) -> "NativeSession":
         """A new session beside this one with a copy of it, or of what comes before and with the entry `up_to`.
 
-        Raises KeyError if there is no such entry, ValueError if there is nothing to copy.
+        Raises NotFound if there is no such entry, UsageError if there is nothing to copy.
         """
         target, now = new_id or str(uuid.uuid4()), _now()
         copies = fork_entries(iter_entries(self.path), self.session_id, target, up_to, now)
@@ -251,7 +258,7 @@ class NativeSession:
     def sub_agent(self, agent_id: str, *, flat: bool = False) -> "NativeSession":
         """The file of a sub-agent to read or to write; `flat` is the layout of versions before 2.1.2."""
         folder = self.path.parent if flat else self.path.parent / self.session_id / "subagents"
-        return self._sub_agent(folder / f"agent-{agent_id}.jsonl")
+        return self._sub_agent(folder / f"agent-{agent_file_id(agent_id)}.jsonl")
 
     def _sub_agent(self, path: Path) -> "NativeSession":
         return NativeSession(path, self.session_id, agent_id=path.stem.removeprefix("agent-"))
@@ -283,13 +290,20 @@ class NativeSession:
         }
 
 
-def _is_within(entry: Entry, since: datetime | None, before: datetime | None) -> bool:
+def _is_within(entry: Entry, since_ms: int | None, before_ms: int | None) -> bool:
     ms = parse_time_ms(entry.get("timestamp"))
-    return (
-        ms is not None
-        and (since is None or ms >= since.timestamp() * 1000)
-        and (before is None or ms < before.timestamp() * 1000)
-    )
+    return ms is not None and (since_ms is None or ms >= since_ms) and (before_ms is None or ms < before_ms)
+
+
+def _last_of(items: list[_T], limit: int | None) -> list[_T]:
+    return items if limit is None else items[max(0, len(items) - limit) :]
+
+
+def agent_file_id(agent_id: str) -> str:
+    """A sub-agent's id as a part of a file's name; raises UsageError if it cannot be one."""
+    if not re.fullmatch(r"\w[\w.-]{0,127}", agent_id):
+        raise UsageError(f"Not the id of a sub-agent: {agent_id}", "use letters, digits, `-` and `_`, such as a753668")
+    return agent_id
 
 
 def _belongs_to(path: Path, session_id: str) -> bool:

@@ -1,0 +1,23 @@
+"""A new file that is complete or absent, whatever happens while it is written."""
+
+import os
+import secrets
+from pathlib import Path
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that only the user may read; raises FileExistsError if there is one already."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
