@@ -5,6 +5,7 @@ Fixes of errors are in small files by the error's fingerprint, requests in one f
 """
 
 import json
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -83,7 +84,13 @@ def renew_brief(store: Store, repo: str) -> None:
             renew_briefs(store, [repo], partial(_decided, store))
 
 
-_SAID_BY_USER = ("answer", "plan", "pick", "remember")
+# Choices of how to go about the work, which say nothing of its result.
+_OF_PROCESS = re.compile(
+    r"^(?:quick (?:fix|win)|new commit|skip|later|only new|include it|yes|no|all of the above|\d+ PRs?)\b"
+    r"|\b(?:be committed|write the plan|PR split|linear (?:comment|issue))\b",
+    re.IGNORECASE,
+)
+_SAID_BY_USER = ("answer", "plan", "pick", "recap")
 
 
 def _decided(store: Store, repo: str) -> list[str]:
@@ -99,11 +106,15 @@ def _is_told(fact: Fact) -> bool:
     """Whether an agent that begins may read it unasked: the user said or chose it, and it is meant to last."""
     if fact.verdict in (PINNED, PROMOTED) or fact.session_uid is None:
         return fact.by == "user" or fact.verdict is not None
-    return fact.method in _SAID_BY_USER or (fact.predicate == PREFERS and fact.confidence >= STANDING)
+    if fact.method in _SAID_BY_USER and fact.by == "user":
+        return _OF_PROCESS.search(fact.text) is None
+    return fact.predicate == PREFERS and fact.confidence >= STANDING
 
 
 def _told(fact: Fact) -> str:
-    said = {"answer": "you chose", "pick": "you picked", "plan": "you approved"}.get(fact.method, "you said")
+    said = {"answer": "you chose", "pick": "you picked", "plan": "you approved", "recap": "you agreed"}.get(
+        fact.method, "you said"
+    )
     return f"{(fact.valid_at or fact.recorded_at)[:10]}, {said}: {fact.text}"
 
 

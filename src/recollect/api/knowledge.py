@@ -30,6 +30,7 @@ _GIT_SECONDS = 1.0
 _MOST_CHECKED = 5  # fixes, against git
 _NOTE_CHARS = 4_000
 _MOST_DISCUSSIONS = 5
+_MOST_CANDIDATES = 100  # decisions among which the unsure ones are looked for
 
 
 class Knowledge:
@@ -75,6 +76,12 @@ class Knowledge:
         return knowledge.find_decisions(
             self._store, self._sessions(filters), repos, moment, with_weak=everything, limit=limit
         )
+
+    def candidates(self, filters: Filters = NO_FILTERS, *, limit: int = 3) -> list[Fact]:
+        """The newest that the user may have decided, too unsure to be listed, and not judged by the user yet."""
+        facts = self.decisions(filters, everything=True, limit=_MOST_CANDIDATES)
+        unsure = [fact for fact in facts if fact.by == "user" and fact.confidence < knowledge.LEAST_CONFIDENCE]
+        return [fact for fact in unsure if fact.verdict is None][:limit]
 
     def why(
         self,

@@ -137,6 +137,8 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
         yield from bold(fact.text)
         if fact.invalid_at:
             yield f"  until {local_time(fact.invalid_at)[:10]}, replaced by {(fact.superseded_by or '')[:_FACT_CHARS]}"
+        if fact.until_then:
+            yield from detail(f"until then: {fact.until_then}")
         if fact.about:
             yield fitted(f"  in: {one_line(fact.about)}", min(line_columns(), _ABOUT_COLUMNS))
         if fact.reason and fact.reason not in fact.text:

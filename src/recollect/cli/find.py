@@ -382,6 +382,10 @@ def answer_lines(
     for place, (hit, head) in enumerate(zip(answer.hits, table.lines, strict=True)):
         yield from [""] if place and is_detailed else []
         yield head
+        if hit.decided:
+            yield from wrapped(one_line(hit.decided), "      decided, ", after=" " * 6)
+        if hit.superseded_by:
+            yield grey(f"      its decision was amended in {short_ids([hit.superseded_by])[hit.superseded_by]}")
         if is_detailed:
             yield from _detail_lines(hit, names, explain)
         else:

@@ -12,7 +12,7 @@ from typing import Any
 from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened
-from recollect.knowledge.demands import asks_change, demands, reason_in
+from recollect.knowledge.demands import asks_change, demanded, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Finding, Material, decided
 from recollect.knowledge.picks import GOES_ON, agreements, picks
@@ -67,8 +67,6 @@ _PROPOSES = re.compile(
     rf"\blet'?s (?:just |not )?(?!{_STEP})\w+|\binstead\b|^why not \w+ing\b|\bnever\b",
     re.IGNORECASE,
 )
-# A step for now, which says nothing of how things should be.
-_ORDERS_STEP = re.compile(rf"^(?:(?:ok|no|please|just)[, ]+)+{_STEP}|\b(?:don'?t|not) worry\b")
 _CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
@@ -213,7 +211,8 @@ def _refusals(material: Material) -> Iterator[Finding]:
         about = _refused(material, call)
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
-        confidence = 0.5 if _ORDERS_STEP.search(reason.lower()) else 0.9
+        # What was refused is a step; only a rule or a choice among the words says more than what to do instead.
+        confidence = max(0.5, *map(demanded, sentences(reason)))
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
 

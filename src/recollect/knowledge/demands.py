@@ -59,6 +59,10 @@ _HAPPENS = re.compile(
     r"报错|失败|出错|显示|返回|卡(?:住|死)|没(?:有)?反应|不行|エラー|落ち|失敗|出てしま|\bfehl|\bkommt\b"
     r"|\b(?:noch immer|immer noch)|\béchou|\berreur|\bfall[ae]\b|\berror|ошибк|падает|\bist\b|\best\b|\bes\b|\bè\b"
 )
+_STEP = (
+    r"(?:also |now |just |probably )*(?:check|look|see|review|run|test|verify|fix|update|make sure|commit|push"
+    r"|add (?:an?|some|the|more) (?:\w+ )?tests?|be able)\b"
+)
 _NAME = r"[`\"']?[\w./@+#-]+(?:[ -][\w./@+#-]+){0,4}?[`\"']?"
 _NOT = r"(?:(?:and )?not|instead of|rather than|over)"
 # A choice: what is taken, and mostly what is not, or why.
@@ -70,7 +74,12 @@ _CHOICE = re.compile(
     rf"|revert|drop|avoid)\b.*\b(?:{_NOT}|because|since)\b"
     rf"|(?:use|prefer|choose|take|pick|adopt|standardi[sz]e on|go with) {_NAME},? {_NOT}"
     rf" (?!(?:it|this|that|them|these|those|the (?:first|second|last|other|old|current))\b){_NAME}(?=[\s.,;!)]|$)"
-    r"|(?:settled|decided|agreed)[:,—–-] )"
+    r"|(?:settled|decided|agreed)[:,—–-] "
+    r"|(?:we|i) (?:explicitly |really )?(?:don'?t|do not|never) want (?!to (?:discuss|talk|wait))"
+    rf"|(?:we|you|there) should(?! {_STEP}).*\b(?:wherever|everywhere|any|every|only _?one_?)\b"
+    r"|(?:don'?t|do not) [a-z]+ .{3,80}(?: - |, )(?:it|because|since|otherwise)\b"
+    r"|(?:keep|prefer) (?:our|each|every|all)\b"
+    r"|we .{3,60}\b(?:on purpose|by design|intentionally)\b)"
     r"|(?:我们|我們|我)(?:已经)?(?:决定|決定|选择|选了|约定)|决定(?:用|采用|使用|放弃|改)|改(?:用|回).{1,30}(?:因为|，)"
     r"|(?:不要|别|不)用.{1,40}(?:[，,].{0,20}(?:用|改用|换成|没法|因为|会)|因为)|ことに(?:し|決)|を使わず"
     r"|\b(?:wir (?:haben uns )?entschieden|on a décidé|hemos decidido|мы решили)\b"

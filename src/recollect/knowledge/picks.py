@@ -24,7 +24,7 @@ GOES_ON = re.compile(
     r"|ready to (?:implement|proceed)"
     r"|would you like (?:me )?to (?:proceed|continue|start)|which (?:pr|issue|file)\b"
     r"|what would you like to \w+ (?:today|first)|any (?:other|more)|anything else"
-    r"|does this (?:look|capture|plan)|proceed\?",
+    r"|does this (?:look|capture|plan)|proceed\?|\b(?:this|parallel|separate|new) session\)",
     re.IGNORECASE,
 )
 _PICKED = re.compile(
@@ -78,7 +78,7 @@ def picks(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
             continue
         listed = _list_with(picked["pick"].upper(), offered)
         question = _question_of(listed, offered)
-        if GOES_ON.search(question) or _DIAGNOSES.search(question):
+        if GOES_ON.search(question) or _DIAGNOSES.search(question) or any(map(GOES_ON.search, listed.values())):
             continue
         names = [picked["pick"].upper()]
         if too := _PICKED_TOO.match(naming, picked.end()):

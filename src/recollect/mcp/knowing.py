@@ -74,6 +74,7 @@ def _fact(fact: "Fact") -> Recalled:
         f"superseded {fact.invalid_at[:10]}" if fact.invalid_at else "",
     ]
     lines = [cut_short(fact.text, _TEXT_CHARS)]
+    lines += [f"until then: {cut_short(fact.until_then, _TEXT_CHARS)}"] if fact.until_then else []
     lines += [f"in: {cut_short(fact.about, _ABOUT_CHARS)}"] if fact.about else []
     if fact.reason and fact.reason not in fact.text:
         lines.append(f"because: {cut_short(fact.reason, _TEXT_CHARS)}")

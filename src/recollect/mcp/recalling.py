@@ -72,6 +72,8 @@ def _hit(call: Call, hit: "SessionHit") -> Recalled:
     outcome = hit.outcome or call.memory.session(hit.session_uid).outcome
     lines = [f"title: {cut_short(hit.title, 200)}"] if hit.title else []
     lines += [f"conversation: {hit.key}"] if hit.key else []
+    lines += [f"decided, {hit.decided}"] if hit.decided else []
+    lines += [f"its decision was amended in: {hit.superseded_by}"] if hit.superseded_by else []
     lines += [f"does not have: {', '.join(hit.missing)}"] if hit.missing else []
     if hit.first_request and hit.first_request.snippet != hit.title:
         lines.append(f"first request: {cut_short(hit.first_request.snippet, _SNIPPET_CHARS)}")

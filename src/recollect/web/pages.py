@@ -83,6 +83,7 @@ def home(memory: Memory, params: Params) -> Records:
     return {
         "recent": recent,
         "running": [session for session in recent if _is_running(session.updated_at)],
+        "candidates": _UNCHANGED.get(memory, "candidates", memory.knowledge.candidates),
         "open": _UNCHANGED.get(memory, "open", partial(memory.unfinished, Filters(since="30d"), limit=6)),
         "spending": memory.spending(),
         "activity": _UNCHANGED.get(memory, "activity", partial(memory.breakdown, "day", Filters(since="84d"))),

@@ -1,0 +1,107 @@
+"""Decisions of a talk, and later ones that amend them: what holds now comes first, with what held until then."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from recollect.api import Memory
+from recollect.cli.entry import main
+from tests.knowledge.sessions import Script, remembered
+
+
+def settled(name: str = "first", day: int = 1) -> Script:
+    return (
+        Script(name, day)
+        .user("Post-mortem: the client retried every failed call and locked accounts. We need a retry policy.")
+        .agent("I'd retry only server-side errors. How many attempts, and what backoff ceiling?")
+        .user("Four attempts total, and cap the exponential backoff at 60 seconds.")
+        .agent("Settled: `should_retry` allows 5xx and 429 only, at most 4 attempts, backoff capped at 60 seconds.")
+    )
+
+
+def amended() -> Script:
+    return (
+        Script("second", 9)
+        .user("An update to the retry policy we settled: the gateway kills idle connections at 32 seconds.")
+        .agent("Amending the policy: retry any 5xx plus 429; at most 4 attempts; backoff now caps at 30 seconds.")
+        .user("That's the rule going forward, yes.")
+        .agent("Noted.")
+    )
+
+
+def other() -> Script:
+    return Script("other", 5).user("How does the cache decide what to drop?").agent("It drops what was used least.")
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return remembered(tmp_path, settled(), other(), amended())
+
+
+def test_an_agents_recap_that_stands_is_a_decision_and_a_talk_about_code_is_none(tmp_path: Path) -> None:
+    facts = remembered(tmp_path, settled(), other()).knowledge.decisions()
+
+    assert [(fact.method, fact.session_uid) for fact in facts] == [("recap", "scripted:first")]
+    assert facts[0].text.startswith("`should_retry` allows 5xx and 429 only")
+
+
+def test_a_recap_that_the_user_corrects_is_none(tmp_path: Path) -> None:
+    corrected = settled().user("No — only 503 is to be retried, never any other 5xx, whatever the client says.")
+
+    facts = remembered(tmp_path, corrected.agent("I see.")).knowledge.decisions()
+
+    assert [fact.method for fact in facts] == ["correction"]
+
+
+def test_a_recap_of_work_that_was_done_is_no_decision(tmp_path: Path) -> None:
+    script = Script("work").user("fix it").run("make", "ok").agent("Final state: the importer must have both columns.")
+
+    assert remembered(tmp_path, script).knowledge.decisions() == []
+
+
+def test_what_was_amended_is_no_longer_valid_and_is_named_by_what_took_its_place(memory: Memory) -> None:
+    (fact,) = memory.knowledge.decisions()
+
+    assert fact.session_uid == "scripted:second" and "caps at 30 seconds" in fact.text
+    assert fact.until_then is not None and "capped at 60 seconds" in fact.until_then
+
+
+def test_why_answers_with_what_holds_now_even_in_other_words(memory: Memory) -> None:
+    assert memory.knowledge.why("should_retry")[0].session_uid == "scripted:second"
+
+
+def test_search_shows_the_amending_session_before_the_amended_one(memory: Memory) -> None:
+    first, second = memory.search("should_retry")
+
+    assert (first.session_uid, second.session_uid) == ("scripted:second", "scripted:first")
+    assert first.decided is not None and "until then" in first.decided
+    assert second.superseded_by == "scripted:second"
+
+
+def test_a_search_on_the_terminal_says_what_holds_now(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(memory.settings.folder))
+
+    shown = CliRunner().invoke(main, ["search", "should_retry"]).output
+
+    assert shown.index("decided, now:") < shown.index("amended in")
+
+
+def test_a_choice_takes_the_place_of_what_it_turns_down(tmp_path: Path) -> None:
+    one = Script("one", 1).user("Use npm instead of yarn in this repo").agent("Fine.")
+    two = Script("two", 5).user("From now on use pnpm instead of npm").agent("Fine.")
+
+    (fact,) = remembered(tmp_path, one, two).knowledge.decisions()
+
+    assert fact.session_uid == "scripted:two" and fact.until_then == "Use npm instead of yarn in this repo"
+
+
+def test_what_is_too_unsure_to_be_listed_waits_for_a_yes_or_no(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, *(Script(f"s{day}", day).user(f"Always use port {day} for now") for day in range(5)))
+
+    waiting = memory.knowledge.candidates()
+    memory.knowledge.judge(waiting[0].fact_uid, "promoted")
+
+    assert [fact.text for fact in waiting] == [f"Always use port {day} for now" for day in (4, 3, 2)]
+    assert [fact.text for fact in memory.knowledge.decisions()] == ["Always use port 4 for now"]
+    assert len(memory.knowledge.candidates()) == 3 and waiting[0] not in memory.knowledge.candidates()
