@@ -366,7 +366,7 @@ def _replaced(memory: Memory) -> list[dict[str, Any]]:
     find = partial(memory.answer, limit=1, matches=1, context=0, exclude=())
     if not find('"REDACTED"').hits:
         return []
-    found = [(name, finds, find(f'"REDACTED:{name}"')) for name, finds in names.items()]
+    found = [(name, finds, find(f"[REDACTED:{name}:", mode="substring")) for name, finds in names.items()]
     rules = [{"rule": name, "finds": finds, "sessions": answer.total} for name, finds, answer in found if answer.total]
     return sorted(rules, key=lambda rule: -rule["sessions"])
 
