@@ -107,7 +107,8 @@ def _is_told(fact: Fact) -> bool:
     if fact.verdict in (PINNED, PROMOTED) or fact.session_uid is None:
         return fact.by == "user" or fact.verdict is not None
     if fact.method in _SAID_BY_USER and fact.by == "user":
-        return _OF_PROCESS.search(fact.text) is None
+        is_whole = fact.method != "pick" or "asked: " in fact.text  # an option by itself seldom says of what
+        return is_whole and _OF_PROCESS.search(fact.text) is None
     return fact.predicate == PREFERS and fact.confidence >= STANDING
 
 
