@@ -99,7 +99,7 @@ def test_the_conversation_gives_its_four_facts_with_evidence(memory: Memory) -> 
     }
     cause = next(fact for fact in memory.knowledge.why("login bug") if fact.predicate == "caused_by")
 
-    assert "JWT expiry is set to 0" in cause.object
+    assert cause.object == "JWT expiry = 0"
     assert facts["requires"].object == "JWT expiry = 3600 seconds"
     conflict = facts["conflicts_with"]
     assert (conflict.subject, conflict.object) == ("Redis session store", "default config")

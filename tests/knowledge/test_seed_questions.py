@@ -52,7 +52,7 @@ def test_the_conversation_gives_its_four_facts_with_evidence(memory: Memory) -> 
     ]
     by_predicate = {fact.predicate: fact for fact in facts}
 
-    assert "JWT expiry is set to 0" in by_predicate["caused_by"].object
+    assert by_predicate["caused_by"].object == "JWT expiry = 0"
     assert by_predicate["requires"].object == "JWT expiry = 3600 seconds"
     conflict = by_predicate["conflicts_with"]
     assert (conflict.subject, conflict.object) == ("Redis session store", "default config")
