@@ -274,6 +274,8 @@ class _Teller:
                 is_of_call = step.kind == schema.HUMAN_INTERVENTION and step.call_id
                 self._stopped_call = step if is_of_call else None
         self.trace.latest = latest
+        if not self.trace.has_worked and not self.trace.replies:  # a log of prompts alone
+            self.trace.replies = [Reply(step, is_after_stop=False) for step in self.trace.requests[1:]]
 
     def break_off(self) -> None:
         """Edits with which a log that tells results ends, before theirs came, are not known to be made."""
