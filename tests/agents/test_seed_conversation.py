@@ -105,8 +105,8 @@ def test_the_conversation_gives_its_four_facts_with_evidence(memory: Memory) -> 
     assert (conflict.subject, conflict.object) == ("Redis session store", "default config")
     said = {event.event_uid for session in memory.sessions() for event in memory.events(session)}
     assert all({one.event_uid for one in fact.evidence} <= said for fact in (cause, facts["requires"], conflict))
-    read, searched, edited = memory.knowledge.how("fix the login bug")[0].steps
-    assert (read, searched.casefold().endswith("grep"), edited) == ("Read", True, "Edit")
+    (edited,) = memory.knowledge.how("fix the login bug")[0].steps
+    assert edited.startswith("edited ")
 
 
 def test_what_were_we_working_on_in_the_last_session(memory: Memory) -> None:

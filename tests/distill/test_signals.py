@@ -421,8 +421,8 @@ def test_a_reply_that_the_agent_gives_in_to_is_a_correction(words: str) -> None:
     [
         "are we using the cache where we could?",
         "also add one for the other agents",
-        "The error returned from fetch() is checked but not included in the message. Unlike checkout(), which wraps both"
-        " the output and the error, this hides what git printed.",
+        "The error returned from fetch() is checked but not included in the message. Unlike checkout(), which wraps"
+        " both the output and the error, this hides what git printed.",
         "这样的话还有必要保留吗",
     ],
 )
