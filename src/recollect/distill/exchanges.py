@@ -13,7 +13,7 @@ import orjson
 from recollect import schema
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import ExchangeRules
-from recollect.distill.texts import as_text, clean, estimate_tokens, one_line, payload_text, shortened
+from recollect.distill.texts import as_text, clean, estimate_tokens, input_text, one_line, payload_text, shortened
 from recollect.kinds import KIND_FAMILY
 from recollect.store import Step
 
@@ -113,8 +113,8 @@ def _words(step: Step, payload: Payload, called: Mapping[str, Step], rules: Exch
 def _call(step: Step, payload: Payload, rules: ExchangeRules) -> str:
     who = "User ran" if step.role == "user" else "Call" if rules.max_result_chars else "Action"
     given = payload.get("input")
-    if not rules.max_result_chars and isinstance(given, Mapping):  # what it is about comes first
-        given = next((value for value in given.values() if isinstance(value, str)), "")
+    if not rules.max_result_chars:
+        given = input_text(payload)
     return f"{who}: {step.tool or 'tool'}({_arguments(given, rules.max_result_chars or _ABOUT_CHARS)})"
 
 

@@ -192,6 +192,14 @@ HEDGE = _any(
     r"\blet me know (?:if|whether|what)\b.*\b(?:work|fail|error|happen)",
 )
 
+# The agent waits for something that only the user has.
+ASKS_USER = _any(
+    r"\b(?:please|could you|can you|you(?:'ll| will)? need to) (?:provide|share|send|paste|upload|attach|tell me"
+    r"|specify|clarify|give me)\b",
+    r"\bi(?:'ll| will)? need (?:you to|your|more (?:information|details|context))\b"
+    r"|请(?:提供|告诉我|发|贴)|教えてください",
+)
+
 NEXT_STEP = _any(
     r"^next(?: steps?| up)?(?=\W*$|\s*[:,–—-]|\*|\s+(?:is|are|to|i|we|you|would|comes?)\b)",  # not `Next.js`
     r"^(?:remaining(?: work| steps?)?|still (?:to do|open|missing)|follow-?ups?)\b",
@@ -296,22 +304,6 @@ _GOES_ON = re.compile(
 )
 
 
-# A request that only lets the agent go on, or takes one of what it offered.
-_SAYS_NOTHING = re.compile(
-    r"(?:(?:ok(?:ay)?|ye(?:s|p|ah)|sure|please|thanks?|thank you|great|good|perfect|go (?:on|ahead)|continue|proceed"
-    r"|resume|carry on|keep going|do (?:it|that|this|so|both|all)|(?:fix|try|run|implement) (?:it|this|that)|retry"
-    r"|try again|again|next|now|then|and|with|the|first|second|third|last|one|both|all|options?|approach|number"
-    r"|\d{1,2}|[a-d]|ja|weiter|mach weiter|oui|continuez|s[ií]|sigue|да|дальше|продолж\w+)\b[\s,.!:;)?]*"
-    r"|/[\w:-]+\s*|(?:继续|繼續|好的?|可以|是的?|对|行|開始|开始|続けて|はい|お願いします|계속|네)[\s,.!?，。！？]*)+",
-    re.IGNORECASE,
-)
-
-
-def says_nothing(request: str) -> bool:
-    """Whether a request by itself does not say what to do: `continue`, `yes please`, `2`."""
-    return _SAYS_NOTHING.fullmatch(request.strip()) is not None or not any(map(str.isalnum, request))
-
-
 def says_thanks(text: str) -> bool:
     """Whether a text is thanks and nothing more: what is left without them must not be a request."""
     lower = text.lower()
@@ -403,6 +395,11 @@ def says_done(text: str) -> bool:
     if not DONE_WORDS.isdisjoint(_WORD.findall(lower)) or "all set" in lower or "is now working" in lower:
         return True
     return not lower.isascii() and DONE.search(lower) is not None
+
+
+def asks_user(text: str) -> bool:
+    """Whether an answer asks the user for what the work needs."""
+    return ASKS_USER.search(text.lower()) is not None
 
 
 def hedges(text: str) -> bool:
