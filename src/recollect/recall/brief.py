@@ -117,17 +117,17 @@ def _open_requests(digest: dict[str, Any]) -> list[dict[str, Any]]:
 def _takes_over(digest: dict[str, Any]) -> bool:
     """Whether a session carries out a plan: then the one before it ended with that plan, and left nothing open."""
     requests = digest.get("requests") or [{"text": ""}]
-    return str(requests[0]["text"]).startswith(HANDED_PLAN)
+    return str(requests[0]["text"]).startswith((HANDED_PLAN, "Implement the following plan"))
 
 
 def _open(session: SessionHeader, digest: dict[str, Any], said: set[str]) -> Iterator[dict[str, Any]]:
-    """What an earlier session left open, unless a later one was asked the same."""
+    """Requests that an earlier session left open, unless a later one was asked the same; a bare count helps nobody."""
     requests = [quote["text"][:_UNANSWERED_CHARS] for quote in _open_requests(digest)]
     requests = [text for text in requests if _key(text) not in said][:2]
     said.update(map(_key, requests))
-    counted = [thing for thing in _left(digest) if requests or " request" not in thing]
-    if counted:
-        yield _record(f"Left open by {_named(session)}: {' and '.join(counted)}.", "\n".join(requests), session)
+    if requests:
+        left = " and ".join(_left(digest))
+        yield _record(f"Left open by {_named(session)}: {left}.", "\n".join(requests), session)
 
 
 def _key(text: str) -> str:
