@@ -6,6 +6,7 @@ Each pattern is meant to be right when it matches rather than to match often: wh
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from recollect.distill.texts import sentences, word_set
 
@@ -312,10 +313,12 @@ def says_thanks(text: str) -> bool:
     return len(THANKS.sub("", lower).strip(" .!,")) <= THANKS_REST_CHARS and not says_broken(text)
 
 
+@lru_cache(maxsize=5_000)  # the same reply is asked about by signals, workflows and causes
 def says_broken(text: str) -> bool:
     return BROKEN.search(text[:HEAD_CHARS].lower()) is not None
 
 
+@lru_cache(maxsize=5_000)
 def corrects(text: str) -> bool:
     head = text[:HEAD_CHARS].strip().lower()
     return CORRECTION_BEGINS.match(head) is not None or CORRECTION.search(head) is not None
