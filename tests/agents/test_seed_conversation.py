@@ -99,14 +99,14 @@ def test_the_conversation_gives_its_four_facts_with_evidence(memory: Memory) -> 
     }
     cause = next(fact for fact in memory.knowledge.why("login bug") if fact.predicate == "caused_by")
 
-    assert "JWT expiry is set to 0" in cause.object
+    assert cause.object == "JWT expiry = 0"
     assert facts["requires"].object == "JWT expiry = 3600 seconds"
     conflict = facts["conflicts_with"]
     assert (conflict.subject, conflict.object) == ("Redis session store", "default config")
     said = {event.event_uid for session in memory.sessions() for event in memory.events(session)}
     assert all({one.event_uid for one in fact.evidence} <= said for fact in (cause, facts["requires"], conflict))
-    read, searched, edited = memory.knowledge.how("fix the login bug")[0].steps
-    assert (read, searched.casefold().endswith("grep"), edited) == ("Read", True, "Edit")
+    (edited,) = memory.knowledge.how("fix the login bug")[0].steps
+    assert edited.startswith("edited ")
 
 
 def test_what_were_we_working_on_in_the_last_session(memory: Memory) -> None:

@@ -210,6 +210,7 @@ def test_a_snippet_is_what_was_found_out(said: str, found_out: list[str]) -> Non
     script = Script()
     script.user("why?")
     script.say(said)
+    script.user("thanks")
 
     assert [quote.text for quote in digest(script).snippets] == found_out
 
@@ -657,6 +658,7 @@ def test_a_finding_behind_a_plan_is_quoted_without_it() -> None:
     script = Script()
     script.user("why is it slow?")
     script.say("Let me explain: the issue is the index, which is read for every call.")
+    script.run("pytest", "1 passed")
     script.answer("Done.")
 
     assert [quote.text for quote in digest(script).snippets] == [
@@ -793,3 +795,70 @@ def test_a_digest_names_every_file_of_a_patch(tmp_path: Path) -> None:
         digest = memory.digest(memory.sessions()[0])
 
     assert sorted(file.name for file in digest.files) == names
+
+
+def test_a_finding_that_nothing_bears_out_is_not_quoted() -> None:
+    script = Script()
+    script.user("why is it slow?")
+    script.say("Found it! The cache is never emptied.")
+    script.run("cat cache.py", "x = 1")
+    script.user("no, that's wrong")
+
+    assert digest(script).snippets == ()
+
+
+def test_requests_that_say_nothing_are_left_out_if_others_say_more() -> None:
+    script = Script()
+    for text in (
+        "load notes.md",
+        "add a cache to the parser",
+        "1",
+        "continue",
+        "<ide_opened_file>a.py</ide_opened_file>",
+    ):
+        script.user(text)
+        script.answer("Done.")
+
+    assert [asked.text for asked in digest(script).requests] == ["add a cache to the parser"]
+
+
+def test_of_many_requests_those_that_led_to_work_are_quoted() -> None:
+    script = Script()
+    for number in range(20):
+        script.user(f"what does part {number} do")
+        script.answer("It parses.")
+        if number % 5 == 0:
+            script.user(f"change part {number} of it")
+            script.edit(f"part{number}.py")
+            script.answer("Done.")
+
+    assert [asked.text for asked in digest(script).requests] == [
+        *(f"change part {number} of it" for number in (0, 5, 10, 15)),
+        "what does part 19 do",
+    ]
+
+
+def test_an_approved_plan_is_quoted_with_its_title() -> None:
+    script = Script()
+    script.user("plan it")
+    call = script.add(
+        schema.TOOL_CALL,
+        "proposed a plan: # Quokkafish parser 1. Write it",
+        {"input": {"plan": "# Quokkafish parser\n\n1. Write it"}},
+        role="assistant",
+        call_id="plan",
+    )
+    script.add(schema.DECISION, "approved the plan", {"output": "yes"}, role="user", call_id=call.call_id)
+    script.answer("I start.")
+
+    assert [quote.text for quote in digest(script).decisions] == ["approved the plan: Quokkafish parser"]
+
+
+@pytest.mark.parametrize(("command", "errors"), [("npm run build 2>&1 | tail -5", 1), ("grep -rn Error . | head", 0)])
+def test_an_error_that_a_pipe_hides_counts_unless_it_was_looked_for(command: str, errors: int) -> None:
+    script = Script()
+    script.user("build it")
+    script.run(command, "error: cannot find name Foo")
+    script.answer("Hm.")
+
+    assert digest(script).error_count == errors

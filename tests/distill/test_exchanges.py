@@ -191,3 +191,16 @@ def test_filtering_real_sessions_saves_nine_tenths_of_their_logs(corpus: Memory)
 
     assert kept <= totals.log_tokens / 10
     assert abs(totals.kept_tokens - kept) <= kept / 4  # what the status says without reading payloads
+
+
+def test_without_room_for_results_a_call_is_one_line_with_how_it_ended() -> None:
+    script = Script()
+    script.user("look")
+    script.call("read big.txt", "line\n" * 2133 + "end", tool="Read", given={"path": "big.txt", "limit": 9})
+    script.answer("done")
+
+    assert exchanges(script, max_result_chars=0)[0].body.splitlines() == [
+        "User: look",
+        "Action: Read(big.txt) → Success (2,134 lines)",
+        "Agent: done",
+    ]

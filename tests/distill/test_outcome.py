@@ -227,6 +227,17 @@ def test_a_question_back_leaves_it_open() -> None:
     assert outcome(script) == UNKNOWN
 
 
+@pytest.mark.parametrize(
+    "answer", ["I need more information. Please provide the address of the server.", "I'll need your API key first."]
+)
+def test_an_answer_that_asks_for_what_the_work_needs_is_no_success(answer: str) -> None:
+    script = Script()
+    script.user("connect to the server")
+    script.answer(answer)
+
+    assert outcome(script) == UNKNOWN
+
+
 def test_a_question_back_amid_an_unfinished_list_means_abandoned() -> None:
     script = Script()
     script.user("add it in all three places")

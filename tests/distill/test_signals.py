@@ -411,12 +411,66 @@ def test_a_reply_that_the_agent_gives_in_to_is_a_correction(words: str) -> None:
     script = Script()
     script.user("do it")
     script.answer("Done.")
-    corrected = script.user("but other agents need this too?")
+    corrected = script.user("other agents need this too")
     script.answer(words)
 
     (signal,) = found(script, schema.HUMAN_CORRECTION)
 
     assert signal.evidence == (corrected.uid,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "are we using the cache where we could?",
+        "also add one for the other agents",
+        "The error returned from fetch() is checked but not included in the message. Unlike checkout(), which wraps"
+        " both the output and the error, this hides what git printed.",
+        "这样的话还有必要保留吗",
+    ],
+)
+def test_a_question_a_request_or_a_pasted_review_is_no_correction_though_the_agent_gives_in(text: str) -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    script.user(text)
+    script.answer("Good catch! Let me look.")
+
+    assert not found(script, schema.HUMAN_CORRECTION)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "为什么还会有这样的情况",
+        "完全没任何反应",
+        "不应该有程序硬编码",
+        "按了保存键一点反应都没有",
+        "描述风格似乎不一致",
+        "没有必要接受这个参数",
+        "it's still using the old name, can you double check all usages?",
+        "hmm, I just tested it and nothing was printed",
+    ],
+)
+def test_a_complaint_is_a_correction(text: str) -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    corrected = script.user(text)
+
+    (signal,) = found(script, schema.HUMAN_CORRECTION)
+
+    assert signal.evidence == (corrected.uid,)
+
+
+@pytest.mark.parametrize("text", ["好的，可以", "没有问题", "不用了谢谢", "还有一个需求：增加导出", "还是用A方案吧"])
+def test_an_agreement_or_a_new_wish_is_no_correction(text: str) -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    script.user(text)
+
+    assert not found(script, schema.HUMAN_CORRECTION)
 
 
 @pytest.mark.parametrize("words", ["Great question! It does.", "You're right to ask. It is in the store.", "Sure."])

@@ -222,6 +222,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Knowledge.fact": lambda memory, other: memory.knowledge.fact("00000000"),
     "Knowledge.how": lambda memory, other: [memory.knowledge.how(other.word), memory.knowledge.how("fix")],
     "Knowledge.workflows": lambda memory, other: memory.knowledge.workflows(),
+    "Knowledge.workflow_graph": lambda memory, other: memory.knowledge.workflow_graph(),
     "Knowledge.rehearse": lambda memory, other: memory.knowledge.rehearse(),
     "Knowledge.remember": lambda memory, other: memory.knowledge.remember("we use pnpm"),
     "Knowledge.import_decisions": lambda memory, other: memory.knowledge.import_decisions(other.out),

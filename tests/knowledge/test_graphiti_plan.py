@@ -1,10 +1,16 @@
 """Which exchanges become episodes; needs no extra."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
+from recollect import schema
+from recollect.analysis import find_exchanges
+from recollect.api import Memory
 from recollect.clock import as_datetime
-from recollect.knowledge.graphiti.plan import iter_episodes, make_forecast
+from recollect.knowledge.graphiti.plan import RULES, Episode, facts_by_group, iter_episodes, make_forecast
 from tests.knowledge.sessions import Script, remembered
 
 
@@ -39,3 +45,55 @@ def test_a_long_exchange_is_one_episode_of_its_beginning_and_end(tmp_path: Path)
     assert episode.body.endswith("the conclusion")
     assert len(episode.body) <= 6_000
     assert make_forecast([episode], []).by_session == {session.session_uid: episode.forecast_tokens}
+
+
+def bodies(memory: Memory, *, keep_tool_calls: bool = True) -> list[str]:
+    rules = replace(RULES, keep_tool_calls=keep_tool_calls)
+    return [
+        episode.body
+        for session in memory.sessions()
+        for episode in iter_episodes(session, find_exchanges(memory._store, session, rules), datetime.now(UTC))
+    ]
+
+
+def test_an_episode_says_what_was_done_and_how_it_ended_if_calls_are_kept(tmp_path: Path) -> None:
+    script = Script("one").user("run the tests").run("pytest", "E   boom", 1).run("pytest", "ok\nok").agent("Passed.")
+    memory = remembered(tmp_path, script)
+
+    assert bodies(memory) == [
+        "User: run the tests\nAction: Bash(pytest) → Error: exit 1: E boom\n"
+        "Action: Bash(pytest) → Success (2 lines)\nAgent: Passed."
+    ]
+    assert bodies(memory, keep_tool_calls=False) == ["User: run the tests\nError: exit 1: E boom\nAgent: Passed."]
+
+
+def test_an_exchange_in_which_only_the_service_failed_is_no_episode(tmp_path: Path) -> None:
+    script = Script("one").user("go on")
+    for _ in range(20):
+        script._add(schema.ERROR, "API Error: 529 overloaded", role="system")
+
+    assert bodies(remembered(tmp_path, script)) == []
+
+
+def test_what_several_sessions_say_alike_is_one_fact_with_all_evidence(tmp_path: Path) -> None:
+    scripts = [
+        Script(f"s{day}", day)
+        .user("look after the pool")
+        .edit("/srv/shop/a.py", "a = 1", "a = 2")
+        .agent("The worker is not compatible with Python 3.9.")
+        for day in range(20)
+    ]
+
+    facts = facts_by_group(remembered(tmp_path, *scripts)._store)["main"]
+
+    (conflict,) = (fact for fact in facts if fact.predicate == "conflicts_with")
+    assert len({shown.session_uid for shown in conflict.evidence}) == 20
+
+
+def test_a_forecast_is_in_money_too() -> None:
+    episode = Episode("a:b", "main", "saga", "one", datetime.now(UTC), "", "User: x\nAgent: y")
+
+    forecast = make_forecast([episode], [episode], lambda given, made: given * 1e-6 + made * 2e-6)
+
+    assert forecast.usd == forecast.usd_per_month == pytest.approx(1.1e-6 * forecast.tokens, rel=1e-3)
+    assert make_forecast([episode], [episode]).usd is None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect import analysis
+from recollect import analysis, schema
 from recollect.agents import adapters
 from recollect.clock import now_ms
 from recollect.recall.prepared import MOST_CHARS, read_brief
@@ -52,7 +52,7 @@ def test_only_standing_wishes_are_told(tmp_path: Path) -> None:
 
 
 def test_what_the_user_had_remembered_comes_first(tmp_path: Path) -> None:
-    lasting = Script("lasting").user("Always run the linter before you commit anything.").user("thanks")
+    lasting = Script("lasting").user("Always run the linter before you commit anything.").user("draw the walrus")
     with remembered(tmp_path, lasting) as memory:
         memory.knowledge.remember("Releases are made on Tuesdays", repo="shop")
 
@@ -103,3 +103,17 @@ def test_a_wish_that_points_at_something_unsaid_is_left_out(tmp_path: Path) -> N
     brief = brief_of(tmp_path, Script("vague").user("Never do it like that again.").user(named).agent("I will not."))
 
     assert named in brief and "like that again" not in brief
+
+
+def test_a_session_that_ended_with_a_plan_left_nothing_open_once_the_plan_is_carried_out(tmp_path: Path) -> None:
+    planned = Script("planned").user("redraw the whole walrus page")
+    handed = "Implement the following plan:\n\n# Plan: Walrus page\n\n1. Draw it."
+    carried = Script("carried", 1)
+    carried._add(schema.USER_MSG, "Plan: Walrus page", {"text": handed}, role="user")
+    latest = Script("latest", 2).user("feed the seal").agent("Done.")
+
+    without = brief_of(tmp_path / "without", planned, Script("other", 1).user("count the fish").agent("Six."), latest)
+    brief = brief_of(tmp_path / "with", planned, carried.agent("Done."), latest)
+
+    assert "Left open by scripted:planned" in without
+    assert "redraw the whole walrus" not in brief

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,8 @@ from recollect.kinds import session_uid
 from recollect.knowledge import graphiti
 from recollect.progress import Progress, silent
 from recollect.recall import NO_FILTERS, Filters
-from recollect.store import MAIN_GROUP, push_lock
+from recollect.sessions import add_up, usd_of
+from recollect.store import MAIN_GROUP, Response, push_lock
 
 if TYPE_CHECKING:
     from recollect.api import Memory
@@ -78,21 +80,25 @@ class Graphs:
             return missing
 
         episodes = asyncio.run(waiting())
-        return EpisodePlan(episodes, graphiti.make_forecast(episodes, known))
+        return EpisodePlan(episodes, graphiti.make_forecast(episodes, known, self._price))
+
+    def _price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """What tokens of the user's model cost at its list price."""
+        response = Response(None, self._settings.model or None, input_tokens, output_tokens, 0, 0, 0)
+        return usd_of(add_up([response]))[0]
 
     def _groups(self) -> list[str]:
         return sorted({MAIN_GROUP, *(group.name for group in self._store.groups.all())})
 
     def _episodes(self, filters: Filters) -> list[Episode]:
-        now = datetime.now(UTC)
+        now, kept = datetime.now(UTC), self._memory.settings.exchanges.keep_tool_calls
+        rules = replace(graphiti.RULES, keep_tool_calls=kept)
         sessions = self._memory.sessions(filters, roots_only=True, is_idle=False)
         return [
             episode
             for session in sessions
             if session.evicted_at is None
-            for episode in graphiti.iter_episodes(
-                session, analysis.find_exchanges(self._store, session, graphiti.RULES), now
-            )
+            for episode in graphiti.iter_episodes(session, analysis.find_exchanges(self._store, session, rules), now)
         ]
 
     def push_episodes(

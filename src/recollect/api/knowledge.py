@@ -166,15 +166,19 @@ class Knowledge:
         """A graph laid out as SVG; `link` returns the address a node links to, or None."""
         return knowledge.draw(graph, link)
 
+    def workflow_graph(self, filters: Filters = NO_FILTERS, *, latest: int | None = None) -> Graph:
+        """Which step follows which in the workflows of these sessions; `graph_svg` and `graph_document` draw it."""
+        return knowledge.workflow_graph(self._store.exchange_steps.select(self._sessions(filters), latest))
+
     def graph_document(self, graph: Graph, format: str) -> str:
-        """A graph as one file: `html`, which needs nothing else, or `dot` for Graphviz."""
+        """A graph as one file: `html` or `svg`, which need nothing else, or `dot` for Graphviz."""
         if format not in knowledge.DOCUMENTS:
             raise UsageError(f"Unknown format of a graph: {format}", f"known: {', '.join(knowledge.DOCUMENTS)}")
         return knowledge.DOCUMENTS[format](graph)
 
     def how(self, goal: str, filters: Filters = NO_FILTERS) -> list[Route]:
-        """How earlier exchanges reached a similar goal, the best first."""
-        return knowledge.find_routes(goal, self._store.exchange_steps.select(self._sessions(filters)))
+        """How earlier exchanges reached a similar goal, with the edits and commands that led there; the best first."""
+        return knowledge.find_routes(self._store, goal, self._sessions(filters))
 
     def workflows(
         self, filters: Filters = NO_FILTERS, *, least_support: int = 3, latest: int | None = None

@@ -24,9 +24,9 @@ _SHOWN = 60
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "dot", "json", "html"]),
+    type=click.Choice(["text", "dot", "json", "html", "svg"]),
     default="text",
-    help="Print text (default), dot for Graphviz, json, or html.",
+    help="Print text (default), dot for Graphviz, json, html, or svg.",
 )
 @filter_options
 @limit_option("nodes", _SHOWN)
@@ -49,7 +49,7 @@ def graph(
     around = " ".join(entity) or around
     with open_fresh() as memory:
         graph = memory.knowledge.graph(filters, around=around, limit=limit if as_json else limit or _SHOWN)
-        document = memory.knowledge.graph_document(graph, format_) if format_ in ("dot", "html") else None
+        document = memory.knowledge.graph_document(graph, format_) if format_ not in ("text", "json") else None
     if document is None or as_json:
         emit(graph, as_json, _graph_lines)
     else:

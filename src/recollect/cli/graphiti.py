@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recollect.amounts import money
 from recollect.api import open_memory
 from recollect.cli.filters import filter_options
 from recollect.cli.output import emit, json_option, reports_errors
@@ -69,11 +70,13 @@ def _facts_lines(pushed: "FactsPushed") -> Iterator[str]:
 
 def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
     waiting = f"{plural(forecast.exchanges, 'exchange')} of {plural(forecast.sessions, 'session')}"
-    yield f"Forecast: {waiting} to push, about {number(forecast.tokens)} tokens"
+    spent = "" if forecast.usd is None else f", {money(forecast.usd)} at list prices"
+    yield f"Forecast: {waiting} to push, about {number(forecast.tokens)} tokens{spent}"
     if forecast.exchanges:
         yield f"  {number(forecast.tokens_per_exchange)} an exchange, {number(forecast.tokens_per_session)} a session"
     if forecast.tokens_per_month:
         rate = f"{number(forecast.tokens_per_day)} a day, {number(forecast.tokens_per_month)} a month"
+        rate += "" if forecast.usd_per_month is None else f" ({money(forecast.usd_per_month)})"
         yield f"  at the pace of the last 30 days: {rate}"
 
 

@@ -167,7 +167,7 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
 def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
     """Show how earlier sessions reached a similar goal.
 
-    Shows the steps they took, and what it cost.
+    Shows what they edited and ran, what failed on the way, and what it cost.
 
     \b
     recollect how add a command line flag
@@ -185,7 +185,7 @@ def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
 def _ways_to(goal: str, routes: "Sequence[Route]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
     yield from _route_lines(routes)
     if exchanges:
-        yield f"No session set out to {goal}. It came up in:"
+        yield f"No session is known to have reached this goal: {goal}. It came up in:"
         yield from discussion_lines(exchanges)
 
 
@@ -193,9 +193,12 @@ def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
     names = short_ids({route.session_uid for route in routes})
     for route in routes:
         yield from bold(route.goal)
-        more = [f"{len(route.steps) - _SHOWN_STEPS} more steps"] if len(route.steps) > _SHOWN_STEPS else []
-        yield from detail(" → ".join([*route.steps[:_SHOWN_STEPS], *more]))
+        for step in route.steps[:_SHOWN_STEPS]:
+            yield from detail(step)
+        if len(route.steps) > _SHOWN_STEPS:
+            yield grey(f"  {plural(len(route.steps) - _SHOWN_STEPS, 'more step')}")
         spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
+        spent += "" if route.is_confirmed else ", not confirmed by tests or the user"
         yield source(route.at, route.repo, show_command(names[route.session_uid], route.request_uid), spent)
 
 
@@ -306,17 +309,23 @@ def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json
 @click.command()
 @filter_options
 @limit_option("workflows", _SHOWN_WORKFLOWS)
+@click.option("--format", "format_", type=click.Choice(["text", "svg", "dot"]), help="Print a picture instead of text.")
 @json_option
 @reports_errors
-def workflows(filters: Filters, limit: int | None, as_json: bool) -> None:
+def workflows(filters: Filters, limit: int | None, format_: str | None, as_json: bool) -> None:
     """Show which sequences of steps work, and what fails.
 
     `!` marks a step that failed. Lift is how many times more often the steps occur together than by chance.
 
     \b
     recollect workflows --here
+    recollect workflows --format svg > workflows.svg
     """
     with open_fresh() as memory:
+        if format_ in ("svg", "dot"):
+            graph = memory.knowledge.workflow_graph(filters)
+            click.echo(memory.knowledge.graph_document(graph, format_), nl=False)
+            return
         known = memory.knowledge.workflows(filters)
     if as_json:
         known = replace(known, workflows=known.workflows[:limit], failing=known.failing[:limit])

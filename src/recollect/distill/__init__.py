@@ -6,7 +6,7 @@ kinds, roles, statuses, tools and texts, so that all agents are judged alike. `r
 
 from recollect.lazy import lazy_names
 
-VERSION = 11  # of what is distilled: digests of another one are made again
+VERSION = 12  # of what is distilled: digests of another one are made again
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:

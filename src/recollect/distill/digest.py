@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
-from recollect.distill.outcome import SPOKEN, Ending, is_interruption
+from recollect.distill.outcome import SPOKEN, Ending, is_interruption, is_work
 from recollect.distill.shell import command_given, commit_message
 from recollect.distill.signals import asks_back, counted, error_key
-from recollect.distill.texts import excerpt, one_line, payload_text, sentences, shortened
+from recollect.distill.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
-from recollect.distill.trace import MOST_COMMITS, NOTES, Payloads, SuiteRun, Trace, Use
+from recollect.distill.trace import CALLS, MOST_COMMITS, NOTES, PLAN, Payloads, SuiteRun, Trace, Use
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
+from recollect.sessions import has_subject
 from recollect.store import Step
 
 FIRST_REQUEST_CHARS = 400
@@ -103,8 +104,8 @@ def make_digest(
         retries=len(trace.retries) + len(trace.service_retries),
         interventions=_interventions(trace, findings.corrections),
         intervention_count=len(trace.interventions),
-        decisions=tuple(_quote(step) for step in trace.decisions[-MOST_QUOTES:]),
-        snippets=tuple(_quote(*found) for found in _ends(trace.insights, MOST_QUOTES // 2, MOST_QUOTES // 2)),
+        decisions=tuple(_quote(step, _decision(trace, step, payloads)) for step in trace.decisions[-MOST_QUOTES:]),
+        snippets=tuple(_quote(*found) for found in _ends(_confirmed(trace), MOST_QUOTES // 2, MOST_QUOTES // 2)),
         sub_agents=tuple(findings.sub_agents[:MOST_SUB_AGENTS]),
         models=tuple(findings.models[:MOST_QUOTES]),
         tokens=subject.tokens,
@@ -121,16 +122,55 @@ def _quote(step: Step, text: str | None = None, note: str | None = None, chars: 
     return Quote(shortened(step.summary if text is None else text, chars), step.uid, note)
 
 
+def _decision(trace: Trace, step: Step, payloads: Payloads) -> str:
+    """What the user decided; of a plan, with its title."""
+    plan = trace.plan_of(step)
+    lines = () if plan is None else input_text(payloads.get(plan.event_uid, {})).splitlines()
+    title = next((line.strip("#* ").removeprefix("Plan: ") for line in lines if line.strip("#* ")), "")
+    return f"{step.summary}: {title}" if title else step.summary
+
+
+def _confirmed(trace: Trace) -> list[tuple[Step, str]]:
+    """What the agent found out, where a run that succeeded or the user's next words bear it out."""
+    return [found for found in trace.insights if _is_confirmed(trace, found[0])]
+
+
+def _is_confirmed(trace: Trace, insight: Step) -> bool:
+    asked = {step.event_uid for step in trace.requests}
+    for step in trace.steps[trace.steps.index(insight) + 1 :]:
+        if step.event_uid in asked:
+            return not words.corrects(step.summary) and not words.says_broken(step.summary)
+        call = trace.calls.get(step.call_id or "") if step.kind == schema.TOOL_RESULT else None
+        if call is not None and call.kind != schema.EDIT and call.call_id not in trace.undone and is_work(call):
+            return True
+    return False
+
+
 def _text(step: Step, payloads: Payloads) -> str:
     return payload_text(payloads.get(step.event_uid, {})) or step.summary
 
 
 def _requests(trace: Trace, payloads: Payloads) -> tuple[Asked, ...]:
-    shown = _ends(trace.requests, FIRST_REQUESTS, LAST_REQUESTS)
+    shown = _ends(_telling(trace), FIRST_REQUESTS, LAST_REQUESTS)
     texts = [shortened(step.summary, REQUEST_CHARS) for step in shown]
     if shown:
         texts[0] = shortened(_text(shown[0], payloads), FIRST_REQUEST_CHARS)
     return tuple(Asked(text, step.uid, _answer(trace, step)) for text, step in zip(texts, shown, strict=True))
+
+
+def _telling(trace: Trace) -> Sequence[Step]:
+    """The requests that say something; of many, those that led to edits or runs, and the last."""
+    telling = [step for step in trace.requests if has_subject(step.summary)] or trace.requests
+    if len(telling) <= FIRST_REQUESTS + LAST_REQUESTS:
+        return telling
+    asked = {step.event_uid for step in trace.requests}
+    current, worked = b"", {telling[-1].event_uid}
+    for step in trace.steps:
+        if step.event_uid in asked:
+            current = step.event_uid
+        elif is_work(step):
+            worked.add(current)
+    return [step for step in telling if step.event_uid in worked]
 
 
 def _answer(trace: Trace, request: Step) -> Quote | None:
@@ -230,7 +270,7 @@ def _was_refused(run: SuiteRun) -> bool:
 def _open_ends(trace: Trace, findings: Findings) -> OpenEnds:
     ending = findings.ending
     tests = _tests(trace)
-    is_stopped = ending.last is not None and ending.last.kind == schema.HUMAN_INTERVENTION
+    is_stopped = ending.last is not None and ending.last.kind == schema.HUMAN_INTERVENTION and not _is_of_plan(trace)
     said = sentences(ending.answer)
     return OpenEnds(
         todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in findings.todos if todo.is_open)[:MOST_QUOTES],
@@ -240,6 +280,12 @@ def _open_ends(trace: Trace, findings: Findings) -> OpenEnds:
         interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
         unanswered=_unanswered_requests(trace, findings),
     )
+
+
+def _is_of_plan(trace: Trace) -> bool:
+    """Whether the last call proposed a plan: who stops there may well have it carried out in a session of its own."""
+    last = next((step for step in reversed(trace.steps) if step.kind in CALLS), None)
+    return last is not None and last.summary.startswith(PLAN)
 
 
 def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
@@ -258,7 +304,7 @@ def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
     last = findings.ending.request
     if open_ends and is_interruption(findings.ending.last):
         open_ends[-1] = replace(open_ends[-1], note=INTERRUPTED)
-    elif not waiting and last is not None and (note := _left_as(findings)):
+    elif not waiting and last is not None and not _is_of_plan(trace) and (note := _left_as(findings)):
         open_ends.append(_quote(last, note=note))
     return tuple(open_ends[-MOST_QUOTES:])
 

@@ -1,6 +1,7 @@
 """A session cut into exchanges: a request with everything until the next one, filtered to what is worth reading again.
 
-What people and agents said is kept in full; a call is its name and arguments with one line of what came back.
+What people and agents said is kept in full; a call is its name and arguments with one line of what came back, or with
+no `max_result_chars` one line with its result: `Action: Read(a.py) → Success (2,134 lines)`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,11 +13,12 @@ import orjson
 from recollect import schema
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import ExchangeRules
-from recollect.distill.texts import as_text, clean, estimate_tokens, one_line, payload_text, shortened
+from recollect.distill.texts import as_text, clean, estimate_tokens, input_text, one_line, payload_text, shortened
 from recollect.kinds import KIND_FAMILY
 from recollect.store import Step
 
 _CALLS = KIND_FAMILY[schema.TOOL_CALL]
+_ABOUT_CHARS = 100  # of what a call is about, and of what a user decided, where results are left out
 _SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 _RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTERVENTION)
 _TRACE_STARTS = ("Traceback (most recent call last)", "Stack trace", "stack backtrace", "goroutine ")
@@ -68,14 +70,20 @@ def cut(
     """The exchanges of a session, from its events in reading order with their payloads; `number` came before them."""
     pieces: list[_Piece] = []
     called: dict[str, Step] = {}
+    actions: dict[str, _Piece] = {}  # that wait for their results
     for step, payload in steps:
         if step.kind == schema.USER_MSG and any(piece.text for piece in pieces):
             number += 1
             yield from _parts(session_uid, number, pieces, rules)
-            pieces = []
+            pieces, actions = [], {}
+        piece = _piece(step, payload, called, rules)
         if step.call_id and step.kind in _CALLS:
             called[step.call_id] = step
-        pieces.append(_piece(step, payload, called, rules))
+            actions |= {step.call_id: piece} if piece.text else {}
+        elif not rules.max_result_chars and piece.text and (action := actions.pop(step.call_id or "", None)):
+            action.text = f"{action.text} → {piece.text}"
+            action.tokens, piece.text, piece.tokens = estimate_tokens(action.text), "", 0
+        pieces.append(piece)
     if any(piece.text for piece in pieces):
         yield from _parts(session_uid, number + 1, pieces, rules)
 
@@ -103,8 +111,11 @@ def _words(step: Step, payload: Payload, called: Mapping[str, Step], rules: Exch
 
 
 def _call(step: Step, payload: Payload, rules: ExchangeRules) -> str:
-    who = "User ran" if step.role == "user" else "Call"
-    return f"{who}: {step.tool or 'tool'}({_arguments(payload.get('input'), rules.max_result_chars)})"
+    who = "User ran" if step.role == "user" else "Call" if rules.max_result_chars else "Action"
+    given = payload.get("input")
+    if not rules.max_result_chars:
+        given = input_text(payload)
+    return f"{who}: {step.tool or 'tool'}({_arguments(given, rules.max_result_chars or _ABOUT_CHARS)})"
 
 
 def _arguments(given: Any, chars: int) -> str:
@@ -125,9 +136,11 @@ def _result(step: Step, payload: Payload, called: Mapping[str, Step], rules: Exc
     if step.kind in (schema.ERROR, schema.RETRY):
         return f"Error: {_error(step, payload_text(payload), rules.max_error_chars)}"
     if step.kind == schema.DECISION:
-        return f"User decided: {shortened(step.summary, rules.max_result_chars)}"
+        return f"User decided: {shortened(step.summary, rules.max_result_chars or _ABOUT_CHARS)}"
     if step.kind == schema.HUMAN_INTERVENTION:
-        return f"User stopped it: {shortened(step.summary, rules.max_result_chars)}"
+        return f"User stopped it: {shortened(step.summary, rules.max_result_chars or _ABOUT_CHARS)}"
+    if not rules.max_result_chars:
+        return f"Success ({_size(payload_text(payload)).partition(', ')[0]})"
     call = called.get(step.call_id or "")
     return f"Result: {_outcome(payload_text(payload), call, rules.max_result_chars)}"
 

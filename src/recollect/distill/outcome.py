@@ -60,7 +60,7 @@ def find_ending(trace: Trace, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
             tail.append(step)
     last = tail[0] if tail else request
     answer = _ends(_text(last, payloads)) if last is not None and last.kind in SPOKEN else ""
-    tried = [step for step in tail if step.kind in CALLS and _is_work(step)]
+    tried = [step for step in tail if step.kind in CALLS and is_work(step)]
     has_work = any(step.call_id not in trace.undone for step in tried)
     return Ending(
         request,
@@ -76,7 +76,8 @@ def find_ending(trace: Trace, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
     )
 
 
-def _is_work(call: Step) -> bool:
+def is_work(call: Step) -> bool:
+    """Whether a call does more than look."""
     command = command_of(call.summary)
     return call.kind == schema.EDIT or (command is not None and not only_looks(command))
 
@@ -193,13 +194,13 @@ def _by_words(ending: Ending) -> Outcome | None:
 
 def _by_question(ending: Ending, todos: Sequence[Todo]) -> Outcome | None:
     """The agent asked back instead of working, and nobody answered."""
-    if ending.has_work or not ending.answer.rstrip().endswith(("?", "？")):
+    if ending.has_work or not (ending.answer.rstrip().endswith(("?", "？")) or words.asks_user(ending.answer)):
         return None
     if ending.has_only_failures:
         return Outcome(FAIL, 0.5, ("all that was tried after the last request failed, and the agent asks what now",))
     if any(todo.is_open for todo in todos):
         return Outcome(ABANDONED, 0.5, ("the agent's last words are a question, and its to-do list is unfinished",))
-    return Outcome(UNKNOWN, 0.5, ("the agent's last words are a question",))
+    return Outcome(UNKNOWN, 0.5, ("the agent's last words ask the user for something",))
 
 
 def _by_proof(trace: Trace, ending: Ending) -> Outcome | None:

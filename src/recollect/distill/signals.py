@@ -191,23 +191,22 @@ def _checks_files(call: Step | None) -> bool:
 
 
 def corrections(trace: Trace) -> Iterator[tuple[Step, str]]:
-    """Where the user set the agent right: a refusal with a reason, words of correction, or words it gives in to."""
+    """Where the user set the agent right: words of correction, a refusal with a reason, or words it gives in to.
+
+    A question is none of the last two.
+    """
     for step, is_after_stop in trace.replies:
-        if step.kind == schema.HUMAN_INTERVENTION:
-            if reason := refusal_reason(step):
-                yield step, reason
-        elif _corrects(trace, step, is_after_stop=is_after_stop):
-            yield step, step.summary
+        text = refusal_reason(step) if step.kind == schema.HUMAN_INTERVENTION else step.summary
+        if text and not words.is_pasted_review(text) and _corrects(trace, step, text, is_after_stop=is_after_stop):
+            yield step, text
 
 
-def _corrects(trace: Trace, step: Step, *, is_after_stop: bool) -> bool:
-    text = step.summary
-    if words.is_pasted_review(text):
-        return False
+def _corrects(trace: Trace, step: Step, text: str, *, is_after_stop: bool) -> bool:
     if words.corrects(text) or words.says_broken(text) or (is_after_stop and words.redirects(text)):
         return True
     reaction = trace.reactions.get(step.event_uid)
-    return reaction is not None and words.gives_in(reaction.summary)
+    has_point = step.kind == schema.HUMAN_INTERVENTION or (reaction is not None and words.gives_in(reaction.summary))
+    return has_point and not words.asks(text)
 
 
 def refusal_reason(step: Step) -> str | None:

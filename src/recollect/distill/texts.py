@@ -127,6 +127,13 @@ def payload_text(payload: Mapping[str, Any]) -> str:
     return ""
 
 
+def input_text(payload: Mapping[str, Any]) -> str:
+    """The first text among a call's arguments: what it is about."""
+    given = payload.get("input")
+    values = given.values() if isinstance(given, Mapping) else [given]
+    return next((value for value in values if isinstance(value, str)), "")
+
+
 def as_text(value: Any) -> str:
     """A message's text, whether told as text, in parts, or as an object."""
     if isinstance(value, str):

@@ -24,7 +24,9 @@ PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
 IDLE_MS = 30 * 60_000  # a longer one is worth telling
 NO_TIME = -1  # the minute of what has no time
 
+PLAN = "proposed a plan"
 REFUSED = "refused: "  # and then the user's reason
+_CUT = re.compile(r"\|\s*(?:tail|head|tee|cat)\b[^|]*$")
 _EXIT_1 = re.compile(r"exit 1\b")
 _EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
 _TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
@@ -136,11 +138,17 @@ class Trace:
         """Test runs that were not rewound: only these tell how it stands."""
         return [run for run in self.tests if not run.call.is_abandoned]
 
+    def plan_of(self, step: Step) -> Step | None:
+        """The plan that an answer of the user is about."""
+        call = self.calls.get(step.call_id or "")
+        return call if call is not None and call.summary.startswith(PLAN) else None
+
     def wanted(self) -> list[Step]:
         """Events whose payloads are needed: of all others the summary says enough."""
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and run.result.kind != schema.HUMAN_INTERVENTION]
+        chosen += list(filter(None, map(self.plan_of, self.decisions)))
         chosen += [run.call for run in self.tests]  # a summary has lost the line ends between commands
         chosen += [call for call in self.ran.values() if shell.is_unclear(shell.command_of(call.summary) or "")]
         chosen += [edit.call for edit in self.edits if edit.call.summary.endswith(ELLIPSIS)]
@@ -309,6 +317,8 @@ class _Teller:
                 is_of_call = step.kind == schema.HUMAN_INTERVENTION and step.call_id
                 self._stopped_call = step if is_of_call else None
         self.trace.latest = latest
+        if not self.trace.has_worked and not self.trace.replies:  # a log of prompts alone
+            self.trace.replies = [Reply(step, is_after_stop=False) for step in self.trace.requests[1:]]
 
     def break_off(self) -> None:
         """Edits with which a log that tells results ends, before theirs came, are not known to be made."""
@@ -409,6 +419,14 @@ class _Teller:
         waiting = self._waiting.get(step.call_id or "")
         if isinstance(waiting, SuiteRun):
             waiting.result = step
+        elif words.is_pasted_output(step.summary) and self._is_cut(step):
+            self.trace.errors.append(step)
+
+    def _is_cut(self, result: Step) -> bool:
+        """Whether a pipe hides how a command went that does more than look."""
+        call = self.trace.calls.get(result.call_id or "")
+        command = shell.command_of(call.summary) if call is not None and call.role == "assistant" else None
+        return command is not None and _CUT.search(command) is not None and not shell.only_looks(command)
 
     def _made_by_shell(self, call: Step | None, result: Step) -> None:
         """What a command did that no tool of its own tells: commits, pull requests, files that are gone."""

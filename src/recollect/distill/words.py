@@ -6,6 +6,7 @@ Each pattern is meant to be right when it matches rather than to match often: wh
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from recollect.distill.texts import sentences, word_set
 
@@ -15,10 +16,6 @@ HEAD_CHARS = 200  # a user says it at the beginning, or not at all
 def _any(*patterns: str) -> re.Pattern[str]:
     """One pattern for lower-case text: ignoring case takes several times as long."""
     return re.compile("|".join(patterns))
-
-
-def _phrases(text: str) -> tuple[str, ...]:
-    return tuple(text.split("|"))
 
 
 THANKS = _any(
@@ -60,12 +57,23 @@ _OUTPUT = re.compile(
     r"|remote: |(?:Uncaught |Unhandled )?[A-Z]\w*(?:Error|Exception): "
 )
 _REVIEW = _any(r"\b(?:low|medium|high|critical) severity\b", r"\bseverity: (?:low|medium|high|critical)\b")
+# A paragraph about code, in which nobody speaks.
+_PROSE_CHARS = 120
+_PROSE = re.compile(r"(?:[Ii]n \S+: )?(?:[A-Z][\w`]+|[\w.]+\(\S*) (?=[^\n]*[a-z])")
+_SPEAKS = _any(r"\b(?:i|i'm|i'd|we|we're|you|my|our|your|me|let'?s|can|could|please|why)\b")
+# It asks for something or about something: the agent may see a point in it, but nothing is set right.
+_ASKS = _any(
+    r"(?:(?:but|so|and|hmm|ok)\b,? )*(?:(?:can|could|should|shall|would|are|is) (?:we|you|i|there)\b|any ideas"
+    r"|got this feedback|question\b|what|which|who\b|how\b|we could|also\b|please\b)",
+    r"(?!yeah|yes|no\b)(?s:.*)(?:[?？]|[吗嗎呢]\W*)$",
+)
 
 BROKEN = _any(
-    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|seeing |getting |the same|leak|show)",
-    r"\b(?:i|we|it|this|you)(?: can)? still (?:see|get)s? ",
-    r"\bstill (?:crash|error|hav(?:e|ing) (?:the |an? |this |that )?(?:same|error|issue|problem|bug))",
-    r"\bstill (?:have|got) (?:merge|a )|\bstill reads\b",
+    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|seeing |getting |the same|leak|show|crash|error"
+    r"|reads|us(?:es|ing)|hav(?:e|ing) (?:the |an? |this |that )?(?:same|error|issue|problem|bug)"
+    r"|(?:have|got) (?:merge|a ))",
+    r"\b(?:i|we|it|this|you)(?: can)? still (?:see|get)s? |\bit somehow\b",
+    r"\bi (?:just )?(?:checked|tested|tried)\b.*\b(?:none|nothing|not|still)\b",
     r"(?<!\bhe )(?<!she )(?<!they )\b(?:(?:does|did|is|are|was)(?:n't| not)|(?:they|we|tests|hooks) do(?:n't"
     r"| not)) (?:(?:seem|appear) to )?(?:be )?"
     r"(?:work|fix|help|compile|build|pass|run|working)\b",
@@ -95,9 +103,12 @@ BROKEN = _any(
     r"|\bda errore\b",
     r"\bwerkt (?:nog steeds )?niet\b|\bnie działa\b|\bçalışmıyor\b",
     r"(?:все|всё) (?:ещё|еще|равно)|не (?:работает|помогло|собирается|запускается)|ошибка (?:та же|осталась)",
-    r"動きません|動かない|動いてい?ない|まだ(?:エラー|失敗|動)|エラーが(?:出|で)|还是(?:不行|报错|失败|一样)"
-    r"|没有(?:生效|效果|反应)|报错了",
-    r"不(?:行|能用|工作)了?$|여전히|안 ?(?:돼|됩니다|되네|되는데)|작동하지",
+    r"動きません|動かない|動いてい?ない|まだ(?:エラー|失敗|動)|エラーが(?:出|で)"
+    r"|여전히|안 ?(?:돼|됩니다|되네|되는데)|작동하지",
+    r"(?:还是|還是|仍然?|依然|依舊)(?:不|没|沒|有|会|會|报|報|出|失败|一样|一樣)|(?:还|還)有.{0,8}(?:问题|問題|错误|錯誤|报错)"
+    r"|(?:怎么|怎麼|为什么|為什麼)(?:还|還|又|没|沒|会|會|总|一直)",
+    r"(?:没|沒)有?(?:任何|一点|什么)*(?:生效|效果|反应|反應|变化|作用|解决|修好|改对|显示|更新)|反[应應](?:都|也)[没沒]有"
+    r"|[报報出]错了?$|又[报報出]错|打不开|不见了|闪退|崩溃|不(?:行|能用|工作|生效|显示|起作用)了?$",
 )
 
 _FILLERS = r"(?:(?:ok(?:ay)?|uh+|um+|em+|hm+|ah+|oh|well|but|so|and|eh+|mh+)\b[\s,.!…:–-]*)*"
@@ -111,7 +122,8 @@ CORRECTION_BEGINS = _any(
     rf"{_FILLERS}technically\b|{_FILLERS}why (?:exactly )?(?:did|have|are|would)(?:n'?t| not)? you\b",
     r"(?:nein(?!,? danke)|falsch|halt|so nicht|non|pas ça|no es eso|eso no|stopp|lass das|não|nee|nie|hayır|nej)\b",
     r"(?:нет(?!,? проблем)|стой|не так|неправильно|не то|верни|не надо)\b",
-    r"(?:違(?:う|います)|そうじゃな|そうではな|いや(?!あ)|不对|不是|错了|停(?!车)|别(?![的人])|아니|그게 아니)",
+    r"(?:違(?:う|います)|そうじゃな|そうではな|いや(?!あ)|不对|不是|错了|停(?!车)|别(?![的人])"
+    r"|等一?下(?!$)|[去删]掉|去除|不(?:要|用|需要|必)(?!了|[担谢，。])|아니|그게 아니)",
     r"instead,? ",
 )
 CORRECTION = _any(
@@ -122,11 +134,12 @@ CORRECTION = _any(
     r"\bnot what i (?:asked|meant|want|wanted|said)\b|\bi (?:actually )?(?:meant|said|asked (?:you )?(?:for|to))\b",
     r"\b(?:you|u) (?:misunderstood|forgot|missed|broke|deleted|should(?: not|n'?t) have|were (?:not )?supposed)\b",
     r"\bi (?:did ?n[o']?t|never) (?:ask|want|say|tell)|\bwhy (?:did|are|have|would) you\b|\bdon'?t do (?:that|this)\b",
-    r"\b(?:revert|undo|roll back|put (?:it|that) back) (?:that|this|it|the|your|all)\b|\bcan you revert\b"
-    r"|\blet'?s roll back\b",
+    r"\b(?:revert|undo|roll back|put (?:it|that) back) (?:that|this|it|the|your|all)\b"
+    r"|\b(?:can you|need to|should|have to|please|let'?s) (?:revert|undo|roll back)\b"
+    r"|\bi(?:'m| am) (?:questioning|not convinced)\b|\bmy point (?:is|was)\b",
     r"\b(?:have|did) you (?:make|made) (?:it|this|that) up\b|\bactually,? (?:no|i|please|let'?s|we|use|do|it)\b",
     r"\binstead of what you\b|\bwtf\b|\b(?:is|are|so|fucking|completely) (?:stupid|useless|ridiculous|terrible)\b",
-    r"<- (?:this|that|it|why|should)\b|\b(?:this|that|it) should(?: not|n'?t) (?:be )?(?:ch\w*nged|removed|happen)",
+    r"<- (?:this|that|it|should)\b|\b(?:this|that|it) should(?: not|n'?t) (?:be )?(?:ch\w*nged|removed|happen)",
     r"\b(?:das|es) (?:ist|war) (?:falsch|nicht)\b|\b(?:das )?stimmt nicht\b|\bwar das nicht\b"
     r"|\bdu hast .{1,40} (?:gelöscht|vergessen|übersehen|kaputt)|\bich meinte\b|\bwarum hast du\b|\brückgängig\b",
     r"\bc'est (?:faux|pas)\b|\btu as oublié\b|\btu t'es trompé",
@@ -135,8 +148,9 @@ CORRECTION = _any(
     r"|\bdat klopt niet\b",
     r"ты (?:забыл|сломал|удалил|ошибся)|это не то|неверно|неправильно|откати|я имел в виду",
     r"間違(?:って|い)|元に戻して|あなたが(?:消|壊)"
-    r"|你(?:忘了|搞错|弄错|理解错|删了)|不是这样|这样不行"
-    r"|撤销|回滚|틀렸|잘못|되돌려",
+    r"|你(?:忘了|搞错|弄错|理解错|删了)|不是这样|这样不行|[，。；、](?:而且)?不(?:要|用|需要|必)(?!了|担心)|没有?必要"
+    r"|不应该?|应该(?:放|用|先|显示|改|叫)|我(?:说|要|指|想)的是|我没有?(?:让|要|说)|(?:似乎|描述|显示|结果|逻辑|样式)不"
+    r"|不(?:一致|正确|准确|合理)|(?:语义|内容)重复|[搞弄写改]反了|多余|撤销|回滚|틀렸|잘못|되돌려",
 )
 # With these an agent takes a reply for what it is: a correction.
 GIVES_IN = _any(
@@ -177,6 +191,14 @@ _WORD = re.compile(r"[^\W\d_]+")
 HEDGE = _any(
     r"\btry (?:it |again|running|this|that|now)\b|\b(?:this|that|it) should (?:now |fix|work|resolve|help)\b",
     r"\blet me know (?:if|whether|what)\b.*\b(?:work|fail|error|happen)",
+)
+
+# The agent waits for something that only the user has.
+ASKS_USER = _any(
+    r"\b(?:please|could you|can you|you(?:'ll| will)? need to) (?:provide|share|send|paste|upload|attach|tell me"
+    r"|specify|clarify|give me)\b",
+    r"\bi(?:'ll| will)? need (?:you to|your|more (?:information|details|context))\b"
+    r"|请(?:提供|告诉我|发|贴)|教えてください",
 )
 
 NEXT_STEP = _any(
@@ -262,29 +284,6 @@ REFUSED_BY_RULE = _any(
     r"blocked by (?:a )?(?:hook|policy|rule)|denied by (?:a )?(?:rule|policy|hook)",
 )
 
-# Most texts hold none of these, and looking for them first takes a tenth of the time of the whole patterns.
-_BROKEN_HINTS = _phrases(
-    "still |n't |not |same |broke|fail|crashes|no luck|nicht|immer noch| pas|funciona|funziona|fehler|sigue|"
-    "now |nothing |traceback (|error|exception|import cycle|panic|fatal|remote: |supposed|expected|in theory|"
-    "toujours|werkt|działa|çalış|why "
-)
-_CORRECTION_HINTS = _phrases(
-    "that's |thats | is wrong| is in|mislead| is not |not |i meant|y meant|i said|i asked|why |u misunder|"
-    "u forgot|u missed|u broke|u deleted|u should|u were|ou ma|what you|i never|i did|don't do|dont do|"
-    "revert|undo |roll back|put it|put that|actually|wtf|stupid|useless|ridiculous|terrible|<- |should|falsch|"
-    "meinte|warum hast|rückg|nicht|du hast|c'est|oubli|trompé|está|olvid|equivoc|desha|refer|sbagli|dimentic|klopt|źle|"
-    "yanlış|är fel"
-)
-_INSIGHT_HINTS = _phrases(
-    "root cause|issue is|issue was|problem is|problem was|bug is|bug was|cause is|cause was|culprit|"
-    "turns out|the fix |found it|found the |that's why|thats why|because"
-)
-_CANNOT_HINTS = _phrases(
-    "unable|unfortunately|not able|n't|n’t|not |afraid|sorry|fail|broken|unresolved|blocked|denied|"
-    "refused|rejected|gave up|giving up|nicht"
-)
-_NEXT_HINTS = _phrases("next|remain|still |todo|to do|follow|left to|not yet|yet to|need to|now|noch")
-
 _FOREIGN = re.compile("[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 
 # Of a call that somebody stopped, or that never ran because one beside it failed.
@@ -343,22 +342,6 @@ _GOES_ON = re.compile(
 )
 
 
-# A request that only lets the agent go on, or takes one of what it offered.
-_SAYS_NOTHING = re.compile(
-    r"(?:(?:ok(?:ay)?|ye(?:s|p|ah)|sure|please|thanks?|thank you|great|good|perfect|go (?:on|ahead)|continue|proceed"
-    r"|resume|carry on|keep going|do (?:it|that|this|so|both|all)|(?:fix|try|run|implement) (?:it|this|that)|retry"
-    r"|try again|again|next|now|then|and|with|the|first|second|third|last|one|both|all|options?|approach|number"
-    r"|\d{1,2}|[a-d]|ja|weiter|mach weiter|oui|continuez|s[ií]|sigue|да|дальше|продолж\w+)\b[\s,.!:;)?]*"
-    r"|/[\w:-]+\s*|(?:继续|繼續|好的?|可以|是的?|对|行|開始|开始|続けて|はい|お願いします|계속|네)[\s,.!?，。！？]*)+",
-    re.IGNORECASE,
-)
-
-
-def says_nothing(request: str) -> bool:
-    """Whether a request by itself does not say what to do: `continue`, `yes please`, `2`."""
-    return _SAYS_NOTHING.fullmatch(request.strip()) is not None or not any(map(str.isalnum, request))
-
-
 def says_thanks(text: str) -> bool:
     """Whether a text is thanks and nothing more: what is left without them must not be a request."""
     lower = text.lower()
@@ -367,13 +350,15 @@ def says_thanks(text: str) -> bool:
     return len(THANKS.sub("", lower).strip(" .!,")) <= THANKS_REST_CHARS and not says_broken(text)
 
 
+@lru_cache(maxsize=5_000)  # the same reply is asked about by signals, workflows and causes
 def says_broken(text: str) -> bool:
-    return _finds(BROKEN, _BROKEN_HINTS, text[:HEAD_CHARS])
+    return BROKEN.search(text[:HEAD_CHARS].lower()) is not None
 
 
+@lru_cache(maxsize=5_000)
 def corrects(text: str) -> bool:
-    head = text[:HEAD_CHARS].strip()
-    return CORRECTION_BEGINS.match(head.lower()) is not None or _finds(CORRECTION, _CORRECTION_HINTS, head)
+    head = text[:HEAD_CHARS].strip().lower()
+    return CORRECTION_BEGINS.match(head) is not None or CORRECTION.search(head) is not None
 
 
 def is_pasted_output(text: str) -> bool:
@@ -384,7 +369,20 @@ def is_pasted_output(text: str) -> bool:
 def is_pasted_review(text: str) -> bool:
     """Whether a text is, or quotes, a finding of a review program: it is about code, whoever wrote that."""
     head = text[:HEAD_CHARS].lower()
-    return _REVIEW.search(head) is not None and CORRECTION_BEGINS.match(head) is None
+    if CORRECTION_BEGINS.match(head) is not None:
+        return False
+    is_prose = (
+        not is_pasted_output(text)
+        and len(text) >= _PROSE_CHARS
+        and _PROSE.match(text) is not None
+        and _SPEAKS.search(head) is None
+    )
+    return is_prose or _REVIEW.search(head) is not None
+
+
+def asks(text: str) -> bool:
+    """Whether a text is a question, or a request for more."""
+    return _ASKS.match(text.strip().lower()) is not None
 
 
 def redirects(text: str) -> bool:
@@ -402,7 +400,7 @@ def gives_in(answer: str) -> bool:
 
 def insight(text: str) -> str | None:
     """What a message has found out, from the sentence on that announces it; None if it tells no finding."""
-    if not _finds(INSIGHT, _INSIGHT_HINTS, text) or _TAKES_BACK.match(text.lower()):
+    if INSIGHT.search(text.lower()) is None or _TAKES_BACK.match(text.lower()):
         return None
     said = map(_past_plan, sentences(text))
     announcing = next((sentence for sentence in said if INSIGHT.search(sentence.lower())), None)
@@ -444,7 +442,7 @@ def timed_out(summary: str) -> bool:
 
 
 def says_cannot(text: str) -> bool:
-    return _finds(CANNOT, _CANNOT_HINTS, text)
+    return CANNOT.search(text.lower()) is not None
 
 
 def says_done(text: str) -> bool:
@@ -454,12 +452,17 @@ def says_done(text: str) -> bool:
     return not lower.isascii() and DONE.search(lower) is not None
 
 
+def asks_user(text: str) -> bool:
+    """Whether an answer asks the user for what the work needs."""
+    return ASKS_USER.search(text.lower()) is not None
+
+
 def hedges(text: str) -> bool:
     return HEDGE.search(text.lower()) is not None
 
 
 def names_next_step(text: str) -> bool:
-    return _finds(NEXT_STEP, _NEXT_HINTS, text)
+    return NEXT_STEP.search(text.lower()) is not None
 
 
 def offers_help(sentence: str) -> bool:
@@ -492,12 +495,3 @@ def is_heading(text: str) -> bool:
 
 def is_refused_by_rule(text: str) -> bool:
     return REFUSED_BY_RULE.search(text.lower()) is not None
-
-
-def _finds(pattern: re.Pattern[str], hints: Sequence[str], text: str) -> bool:
-    """Whether a pattern is in a text, asked only if one of its hints is, or a script that no hint is in."""
-    lower = text.lower()
-    for hint in hints:
-        if hint in lower:
-            return pattern.search(lower) is not None
-    return not lower.isascii() and _FOREIGN.search(lower) is not None and pattern.search(lower) is not None

@@ -4,9 +4,11 @@ Columns leave room for names, which a layout by forces does not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 
 from recollect.distill import shortened
+from recollect.knowledge.predicates import FOLLOWS
 from recollect.knowledge.records import Graph, GraphEdge, GraphNode
 
 Link = Callable[[GraphNode], str | None]
@@ -81,7 +83,8 @@ def _mean(values: Sequence[float], default: float) -> float:
 
 
 def draw(graph: Graph, link: Link | None = None) -> str:
-    """The graph as SVG: every node and edge has a title that says it in full."""
+    """The graph as SVG: every node and edge has a title that says it in full; of steps, the first is on the left."""
+    graph = replace(graph, edges=tuple(map(_in_time, graph.edges)))
     places = {node: (_MARGIN + x * _COLUMN, _MARGIN + y * _ROW) for node, (x, y) in layout(graph).items()}
     wide = max((x for x, _ in places.values()), default=0) + _BOX + _MARGIN
     tall = max((y for _, y in places.values()), default=0) + _HIGH + _MARGIN
@@ -91,6 +94,12 @@ def draw(graph: Graph, link: Link | None = None) -> str:
     label = escape(f"{len(graph.nodes)} nodes, {len(graph.edges)} edges")
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" viewBox="0 0 {wide} {tall}" width="{wide}"'
     return f'{head} height="{tall}" role="img" aria-label="{label}">{"".join(shapes)}</svg>'
+
+
+def _in_time(edge: GraphEdge) -> GraphEdge:
+    """An edge as it is drawn: from what came first."""
+    is_step = edge.predicate == FOLLOWS
+    return replace(edge, source=edge.target, target=edge.source, predicate="then") if is_step else edge
 
 
 def _curve(edge: GraphEdge, places: Mapping[str, tuple[int, int]], names: Mapping[str, str]) -> str:
@@ -135,9 +144,9 @@ def as_dot(graph: Graph) -> str:
     """The graph for Graphviz."""
     lines = ["digraph recollect {", "  rankdir=LR;", "  node [shape=box];"]
     lines += [f"  {_quoted(node.id)} [label={_quoted(node.name)}, class={_quoted(node.kind)}];" for node in graph.nodes]
-    lines += [
-        f"  {_quoted(edge.source)} -> {_quoted(edge.target)} [label={_quoted(edge.predicate)}];" for edge in graph.edges
-    ]
+    for edge in graph.edges:
+        drawn, back = _in_time(edge), ", dir=back" if edge.predicate == FOLLOWS else ""
+        lines.append(f"  {_quoted(drawn.source)} -> {_quoted(drawn.target)} [label={_quoted(edge.predicate)}{back}];")
     return "\n".join([*lines, "}", ""])
 
 
@@ -146,4 +155,9 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-DOCUMENTS: dict[str, Callable[[Graph], str]] = {"dot": as_dot, "html": as_html}
+def as_svg(graph: Graph) -> str:
+    """The picture as a file of its own."""
+    return draw(graph).replace(">", f"><style>{_STYLE}</style>", 1) + "\n"
+
+
+DOCUMENTS: dict[str, Callable[[Graph], str]] = {"dot": as_dot, "html": as_html, "svg": as_svg}

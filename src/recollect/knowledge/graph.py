@@ -10,9 +10,11 @@ from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
 from recollect.knowledge.predicates import FIXED_BY, PREDICATES, TOUCHES, fact_uid
 from recollect.knowledge.records import Fact, Graph, GraphEdge, GraphNode
 from recollect.knowledge.timeline import fact_of, timeline
-from recollect.store import HeaderFilter, Store, StoredFact
+from recollect.knowledge.workflows import follow_facts
+from recollect.store import HeaderFilter, Store, StoredExchange, StoredFact
 
 _HOPS = 2
+_LATEST = 1_000  # exchanges that workflows are found in
 _LEAST_SURE = 0.5
 _KINDS = {"edit": "file", "install": "command"}  # how a change was made is what it was made to, here
 
@@ -53,11 +55,15 @@ def find_graph(
     stored = [fact for fact in store.facts.select(predicates, sessions) if fact.rule not in (CANDIDATE, CLAIM)]
     facts = {fact.fact_uid: fact for fact in timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])}
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
+    held = [
+        fact
+        for fact in facts.values()
+        if fact.invalid_at is None and fact.confidence >= _LEAST_SURE and (around or fact.method != COMMIT)
+    ]
     edges: dict[_Edge, list[Fact]] = defaultdict(list)
-    for fact in facts.values():
-        if fact.invalid_at is None and fact.confidence >= _LEAST_SURE and (around or fact.method != COMMIT):
-            for edge in _edges(fact, steps.get(fact.fact_uid, ())):
-                edges[edge].append(fact)
+    for fact in [*held, *follow_facts(store.exchange_steps.select(sessions, _LATEST))]:
+        for edge in _edges(fact, steps.get(fact.fact_uid, ())):
+            edges[edge].append(fact)
     roots: list[_Node] = []
     if around is not None:
         roots = [node for node in _nodes(edges) if _is_named(node, around)]
@@ -66,6 +72,12 @@ def find_graph(
         near = _near(edges, roots)
         edges = {edge: said for edge, said in edges.items() if edge.source in near and edge.target in near}
     return _graph(edges, _strongest(edges, limit, roots), around, roots)
+
+
+def workflow_graph(exchanges: Sequence[StoredExchange]) -> Graph:
+    """Which step follows which in these exchanges' workflows."""
+    edges = {edge: [fact] for fact in follow_facts(exchanges) for edge in _edges(fact, ())}
+    return _graph(edges, set(_nodes(edges)), None, ())
 
 
 def _changed(fact: StoredFact) -> list[_Node]:
@@ -136,6 +148,7 @@ def _graph(edges: dict[_Edge, list[Fact]], chosen: set[_Node], around: str | Non
                 edge.predicate,
                 max(fact.confidence for fact in said),
                 tuple(dict.fromkeys(fact.fact_uid for fact in said)),
+                *_sample(max(said, key=lambda fact: fact.valid_at or "")),
             )
             for edge, said in sorted(shown.items())
         ),
@@ -143,3 +156,8 @@ def _graph(edges: dict[_Edge, list[Fact]], chosen: set[_Node], around: str | Non
         around=around,
         roots=tuple(node.id for node in roots),
     )
+
+
+def _sample(fact: Fact) -> tuple[str | None, str | None]:
+    """A session that says it, and where."""
+    return fact.session_uid, next((shown.event_uid for shown in fact.evidence), None)

@@ -6,6 +6,7 @@ from recollect.store import PINNED, PROMOTED
 
 CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requires", "conflicts_with"
 PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
+FOLLOWS = "follows"  # of steps in a workflow: made of exchanges when it is asked for
 PREDICATES = (
     CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
 )  # fmt: skip

@@ -119,13 +119,18 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
-    """What facts say of two nodes, by the nodes' ids: `predicate` as in a fact, and the surest of their confidences."""
+    """What facts say of two nodes, by the nodes' ids: `predicate` as in a fact, and the surest of their confidences.
+
+    `follows` leads from a step of a workflow to the one before it. `event_uid` in `session_uid` is the latest evidence.
+    """
 
     source: str
     target: str
     predicate: str
     confidence: float
     fact_uids: tuple[str, ...]
+    session_uid: str | None = None
+    event_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +212,15 @@ class Workflows:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How an exchange reached a goal."""
+    """How an exchange reached a goal: what was edited and run, in order, and what failed on the way.
+
+    `is_confirmed` if tests or the user's next words say so; else the agent's answer alone does. Of a session whose
+    events were dropped, `steps` are only the names of tools and commands.
+    """
 
     goal: str
     steps: tuple[str, ...]
+    is_confirmed: bool
     session_uid: str
     agent: str
     repo: str | None

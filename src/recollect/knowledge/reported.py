@@ -16,6 +16,7 @@ from recollect.knowledge.resolutions import GUESS, details_of, limited, said_aga
 from recollect.knowledge.runs import Change, Run
 from recollect.knowledge.signature import error_in, fingerprint
 from recollect.knowledge.standing import standing
+from recollect.knowledge.statements import named_cause
 from recollect.store import Step
 
 REPORTED, CAUSE = "reported", "cause"
@@ -52,7 +53,9 @@ def reported_errors(
             problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
             shown = headline or turn.request.summary
             text = f"“{shortened(shown, 160)}”: {why[1]}"
-            yield Finding(CAUSE, CAUSED_BY, problem, ("cause", why[1]), text, 0.75, [why, (turn.request, shown)])
+            yield Finding(
+                CAUSE, CAUSED_BY, problem, ("cause", named_cause(why[1])), text, 0.75, [why, (turn.request, shown)]
+            )
         made = [change for change in changes if change.kind != "command" and turn.start < change.position < turn.end]
         made = standing(material, made, changes)
         if headline and made and not _is_refuted(material, turn, following):

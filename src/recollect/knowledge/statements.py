@@ -13,52 +13,70 @@ from recollect.store import Step
 
 RULE = "statement"
 _SENTENCE_CHARS = 220
-_NAME = r"(?P<name>`?[A-Za-z][\w./-]*(?:[ -][\w./-]+){0,4}?`?)"
-_VALUE = (
-    r"(?P<value>`?\"?-?[\d.]+\s?(?:%|ms|s|seconds?|minutes?|hours?|days?|MB|GB|KB|connections?)?\"?`?(?!\w|\.\d)"
-    r"|`[^`]{1,40}`|true|false)"
-)
+_NAME = r"`?[A-Za-z][\w./-]*(?: [\w./][\w./-]*){0,4}?`?"
+_UNIT = r"(?:%|ms|s|seconds?|minutes?|hours?|days?|MB|GB|KB|connections?)"
+_VALUE = rf"(?P<value>`?\"?-?[\d.]+\s?{_UNIT}?\"?`?(?!\w|\.\d)|`[^`]{{1,40}}`|true|false)"
 _SET = re.compile(
-    rf"(?:^|[.:!—–-]\s+|\b(?:the|now|so|and)\s+){_NAME} (?:is |are |was |has been )?(?:now )?(?:set|changed"
-    rf"|increased|raised"
-    rf"|reduced|lowered|bumped|updated) (?:from \S+(?: \w+)? )?to {_VALUE}"
-    rf"|\b(?:[Ii]ncreased|[Rr]aised|[Rr]educed|[Ll]owered|[Bb]umped|[Ss]et"
-    rf"|[Cc]hanged) (?:the )?(?P<name2>`?[A-Za-z][\w./-]*(?:[ -][\w./-]+){{0,4}}?`?)"
-    rf" (?:from \S+(?: \w+)? )?to (?P<value2>`?-?[\d.]+\s?(?:%|ms|s|seconds?|minutes?|hours?|MB|GB)?`?(?!\w|\.\d))"
+    rf"(?:(?:^|[.:!—–-]\s+|\b(?:the|now|so|and)\s+)(?P<name>{_NAME}) (?:is |are |was |has been )?(?:now )?"
+    r"(?:set|changed|increased|raised|reduced|lowered|bumped|updated)"
+    rf"|\b(?:[Ii]ncreased|[Rr]aised|[Rr]educed|[Ll]owered|[Bb]umped|[Ss]et|[Cc]hanged) (?:the )?(?P<name2>{_NAME}))"
+    rf" (?:from \S+(?: \w+)? )?to {_VALUE}"
 )
+_BEGINS = r"(?:^|[,.:!] )(?:ah,? |so,? |because |since |but |and |as |the )*"
 _OTHER = re.compile(
-    rf"(?:^|[,.:!] )(?:ah,? |so,? |the )?{_NAME} (?:requires?|needs?) (?:a |an )?different (?P<what>[\w -]{{3,40}})",
-    re.I,
+    rf"{_BEGINS}(?P<name>{_NAME}) (?:requires?|needs?) (?:a |an )?different (?P<what>[\w -]{{3,40}})", re.IGNORECASE
 )
 _CONFLICT = re.compile(
-    rf"(?:^|[,.:!] )(?:the )?{_NAME} (?:conflicts with|is (?:in)?compatible with|is not compatible with|does(?:n't"
-    rf"| not) work with|cannot be used with)"
-    r" (?P<what>[`\w./ -]{3,50})",
+    rf"{_BEGINS}(?P<name>{_NAME}) (?:conflicts with|is (?:incompatible|not compatible) with|isn't compatible with"
+    r"|does(?:n't| not) work with|cannot be used with) (?:(?:a|an|the) )?(?P<what>[`\w./ -]{3,50})",
     re.IGNORECASE,
 )
 _REQUIRES = re.compile(
-    rf"^(?:the )?{_NAME} requires (?:a |an |the )?(?P<what>[`A-Za-z][\w`./ -]{{2,60}})", re.IGNORECASE
+    rf"^(?:the )?(?P<name>{_NAME}) requires (?:a |an |the )?(?P<what>[`A-Za-z][\w`./ -]{{2,60}})", re.IGNORECASE
 )
+_GOES_ON = re.compile(r" (?:because|since|so|when|if|which|that|and|but|as|or|to) .*")  # behind the name of a thing
 # Plain words without which none of the patterns can match: looking for them takes a tenth of the time.
 _SET_WORDS = ("set", "chang", "increas", "rais", "reduc", "lower", "bump", "updat")
 _CONFLICT_WORDS = ("conflict", "compatible", "work with", "used with")
 _STATING_WORDS = ("different ", " requires ", *_CONFLICT_WORDS)
 # What begins no name, and what is in none.
 _NO_NAMES = re.compile(
-    r"(?:this|that|it|which|these|they|we|you|i|he|the user|there|one|each|if|step|currently|main|signature)\b"
+    r"(?:this|that|it|which|what|these|those|they|we|you|i|he|the user|there|one|each|all|both|nothing|if|when|while"
+    r"|because|since|but|so|as|step|currently|main|signature|issue|problem|cause)\b"
     r"|.*\b(?:is|are|might|may|now|would|could|explicitly|that|and|or|to|of|was|will)\b",
     re.IGNORECASE,
 )
 
 
 def statements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
-    """Facts that an agent states in so many words; of values, only where the exchange changed something."""
+    """Facts that an agent states in so many words; of values, only those set by a change before the words."""
     for turn in turns:
         is_problem = any(turn.has(step) for step, _ in material.trace.insights)
-        has_changed = any(turn.start < change.position < turn.end for change in changes)
-        for step in turn.steps:
-            if step.kind in (schema.ASSISTANT_MSG, schema.COMPLETION):
-                yield from _stated(material, turn, step, has_changed=has_changed, is_problem=is_problem)
+        changed = next((change.position for change in changes if turn.start < change.position < turn.end), turn.end)
+        stated = [
+            finding
+            for position, step in enumerate(turn.steps, turn.start)
+            if step.kind in (schema.ASSISTANT_MSG, schema.COMPLETION)
+            for finding in _stated(material, turn, step, has_changed=position > changed, is_problem=is_problem)
+        ]
+        named = {one.subject for one in stated if one.predicate == CONFLICTS_WITH and not _is_default(one)}
+        yield from (one for one in stated if not (_is_default(one) and one.subject in named))
+
+
+def named_cause(sentence: str) -> str:
+    """The value that a finding names (“the expiry is set to 0” is `expiry = 0`), or all of what it says."""
+    match = _SET.search(sentence)
+    name = match["name"] if match else None
+    return f"{_plain(name)} = {_plain(match['value'])}" if match and name and _is_name(name) else sentence
+
+
+def _is_default(finding: Finding) -> bool:
+    """Whether a conflict only says that something else is needed; words that name what is in the way say more."""
+    return (
+        finding.predicate == CONFLICTS_WITH
+        and finding.object[1].startswith("default ")
+        and "different " in finding.text
+    )
 
 
 def _stated(material: Material, turn: Turn, step: Step, *, has_changed: bool, is_problem: bool) -> Iterator[Finding]:
@@ -72,42 +90,47 @@ def _stated(material: Material, turn: Turn, step: Step, *, has_changed: bool, is
             continue
         quote, lowered = [(step, sentence)], sentence.lower()
         if has_changed and _may_set(lowered) and (match := _SET.search(sentence)):
-            yield from _value(
-                turn, quote, match["name"] or match["name2"], match["value"] or match["value2"], is_problem=is_problem
-            )
-        elif "different " in lowered and (match := _OTHER.search(sentence)) and _is_name(match["name"]):
-            default = f"default {one_line(match['what'])}"
+            yield from _value(turn, quote, match["name"] or match["name2"], match["value"], is_problem=is_problem)
+        elif "different " in lowered and (match := _OTHER.search(sentence)):
+            default = f"default {_plain(match['what'])}"
             text = f"{match['name']} does not work with the {default}: {sentence}"
-            yield Finding(RULE, CONFLICTS_WITH, ("component", match["name"]), ("component", default), text, 0.65, quote)
-        elif (
-            any(word in lowered for word in _CONFLICT_WORDS)
-            and " compatible" not in sentence
-            and (match := _CONFLICT.search(sentence))
-            and _is_name(match["name"])
-        ):
-            pair = ("component", match["name"]), ("component", one_line(match["what"]))
-            yield Finding(RULE, CONFLICTS_WITH, *pair, sentence, 0.65, quote)
-        elif " requires " in lowered and (match := _REQUIRES.search(sentence)) and _is_name(match["name"]):
-            pair = ("component", match["name"]), ("component", one_line(match["what"]))
-            yield Finding(RULE, REQUIRES, *pair, sentence, 0.6, quote)
+            yield from _pair(CONFLICTS_WITH, match["name"], default, text, 0.65, quote)
+        elif any(word in lowered for word in _CONFLICT_WORDS) and (match := _CONFLICT.search(sentence)):
+            yield from _pair(CONFLICTS_WITH, match["name"], match["what"], sentence, 0.65, quote)
+        elif " requires " in lowered and (match := _REQUIRES.search(sentence)):
+            yield from _pair(REQUIRES, match["name"], match["what"], sentence, 0.6, quote)
 
 
 def _may_set(lowered: str) -> bool:
     return " to " in lowered and any(word in lowered for word in _SET_WORDS)
 
 
+def _pair(
+    predicate: str, name: str, other: str, text: str, confidence: float, quote: Sequence[tuple[Step, str]]
+) -> Iterator[Finding]:
+    other = _plain(_GOES_ON.sub("", one_line(other)))
+    if other and _is_name(name):
+        yield Finding(RULE, predicate, ("component", _plain(name)), ("component", other), text, confidence, quote)
+
+
 def _value(
     turn: Turn, quote: Sequence[tuple[Step, str]], name: str, value: str, *, is_problem: bool
 ) -> Iterator[Finding]:
-    name, value = name.strip("` "), value.strip('`" ')
+    """A setting and its value; where it solved the problem of the request, what that took."""
     if not _is_name(name):
         return
-    sentence = quote[0][1]
-    yield Finding(RULE, HAS_VALUE, ("setting", name), ("value", value), f"{name} = {value}: {sentence}", 0.7, quote)
+    name, value = _plain(name), _plain(value)
     if turn.request is not None and is_problem:
         problem = ("problem", words.gist(turn.request.summary))
         text = f"“{problem[1]}” took {name} = {value}"
         yield Finding(RULE, REQUIRES, problem, ("setting", f"{name} = {value}"), text, 0.65, quote)
+    else:
+        text = f"{name} = {value}: {quote[0][1]}"
+        yield Finding(RULE, HAS_VALUE, ("setting", name), ("value", value), text, 0.7, quote)
+
+
+def _plain(name: str) -> str:
+    return name.strip('`" ').rstrip(".,;")
 
 
 def _is_name(name: str) -> bool:

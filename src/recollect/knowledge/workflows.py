@@ -1,18 +1,24 @@
 """Workflows: which order of steps sessions take, how often it works, and which commands fail here."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from functools import cache
+from itertools import groupby, islice, pairwise, takewhile
 
 from recollect import schema
+from recollect.amounts import plural
 from recollect.clock import rfc3339
 from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
+from recollect.kinds import KIND_FAMILY, SessionKey
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Material
-from recollect.knowledge.records import FailingCommand, Route, Workflow
+from recollect.knowledge.predicates import FOLLOWS, fact_uid
+from recollect.knowledge.records import Evidence, Fact, FailingCommand, Route, Workflow
 from recollect.knowledge.runs import Run
 from recollect.knowledge.topics import relevance, topic_words
-from recollect.store import ExchangeRow, StatRow, Step, StoredExchange, StoredFact
+from recollect.store import ExchangeRow, HeaderFilter, StatRow, Step, Store, StoredExchange, StoredFact
+from recollect.text import ELLIPSIS
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200
@@ -23,7 +29,9 @@ _LEAST_SHARE = 0.007  # of all exchanges
 _LEAST_LIFT = 1.5
 _SAME_STEPS, _SAME_EXCHANGES = 0.5, 0.4
 _LEAST_USES, _LEAST_FAILURES, _LEAST_RATE = 5, 2, 0.05
-_MOST_ROUTES = 5
+_MOST_ROUTES, _MOST_READ = 5, 15
+_STEP_CHARS, _ERROR_CHARS = 300, 120
+_LOOKING = re.compile(r"read|glob|grep|search|list|fetch|view|find|task|todo|plan|skill", re.IGNORECASE)  # tools
 _LEAST_RELEVANT = 0.6  # of the words of a goal: both of two, two of three
 _LEAST_SURE = 0.6
 
@@ -114,8 +122,55 @@ def find_workflows(exchanges: Sequence[StoredExchange], least_support: int = _LE
 
 
 def _is_telling(pattern: Sequence[str]) -> bool:
-    """Whether an order is more than one step after another, or the same step again."""
-    return len(set(pattern)) >= _SHORTEST or (len(set(pattern)) > 1 and any(step.endswith("!") for step in pattern))
+    """Whether an order is more than one step after another, the same step again, or a look around."""
+    steps = {step.rstrip("!") for step in pattern}
+    is_more = len(set(pattern)) >= _SHORTEST or (len(set(pattern)) > 1 and any(step.endswith("!") for step in pattern))
+    return is_more and len(steps) > 1 and sum(not _looks(step) for step in steps) > 1
+
+
+@cache
+def _looks(step: str) -> bool:
+    """Whether a step, by its name, only looks at something or plans."""
+    return _LOOKING.search(step) is not None or shell.only_looks(step.replace("-", " ", 1))
+
+
+def follow_facts(exchanges: Sequence[StoredExchange]) -> list[Fact]:
+    """Which step follows which in workflows, as facts; each shows the latest session of the most frequent one."""
+    pairs: dict[tuple[str, str], Workflow] = {}
+    for flow in find_workflows(exchanges):
+        for earlier, later in pairwise(flow.steps):
+            pairs[later, earlier] = max(pairs.get((later, earlier), flow), flow, key=lambda one: one.support)
+    times = {one.request_uid: rfc3339(one.since_ms) for one in exchanges}
+    return [_follows(later, earlier, flow, times[flow.event_uid]) for (later, earlier), flow in pairs.items()]
+
+
+def _follows(later: str, earlier: str, flow: Workflow, at: str | None) -> Fact:
+    text = f"`{later}` follows `{earlier}`: {plural(flow.support, 'time')} in {plural(flow.sessions, 'session')}"
+    return Fact(
+        fact_uid=fact_uid(FOLLOWS, later, earlier),
+        predicate=FOLLOWS,
+        subject_kind="step",
+        subject=later,
+        object_kind="step",
+        object=earlier,
+        text=text,
+        confidence=flow.success_rate if flow.success_rate is not None else _LEAST_SURE,
+        method="workflow",
+        valid_at=at,
+        invalid_at=None,
+        recorded_at=at or "",
+        superseded_by=None,
+        session_uid=flow.session_uid,
+        agent=flow.agents[0],
+        repo=None,
+        title=None,
+        by="agent",
+        choice=None,
+        alternatives=(),
+        reason=None,
+        verdict=None,
+        evidence=(Evidence(flow.event_uid, text, flow.session_uid),),
+    )
 
 
 def _lift(pattern: tuple[str, ...], patterns: Mapping[tuple[str, ...], Sequence[int]], total: int) -> float:
@@ -208,25 +263,65 @@ def failing_commands(uses: Sequence[StatRow], fixed: Sequence[StoredFact]) -> li
     return sorted(found, key=lambda one: (-one.rate * min(one.failures, 10), one.command))
 
 
-def find_routes(goal: str, exchanges: Sequence[StoredExchange]) -> list[Route]:
-    """The exchanges that reached a goal like this one, the best first."""
+def find_routes(store: Store, goal: str, sessions: HeaderFilter) -> list[Route]:
+    """The exchanges that reached a goal like this one, with the commands and edits that led there; the best first.
+
+    Those that tests or the user confirmed come before those in which only the agent says so.
+    """
     asked = topic_words(goal)
-    scored = [(relevance(asked, one.goal), one) for one in exchanges if one.has_succeeded]
-    best = sorted(
-        (one for one in scored if one[0] >= _LEAST_RELEVANT), key=lambda one: (-one[0], -(one[1].since_ms or 0))
+    scored = [(relevance(asked, one.goal), one) for one in store.exchange_steps.select(sessions)]
+    likely = sorted(
+        (pair for pair in scored if pair[0] >= _LEAST_RELEVANT and pair[1].has_succeeded != 0),
+        key=lambda pair: (-pair[0], pair[1].has_succeeded is None, -(pair[1].since_ms or 0)),
     )
-    return [
-        Route(
-            goal=one.goal,
-            steps=tuple(one.steps.split()),
-            session_uid=one.session_uid,
-            agent=one.agent,
-            repo=one.repo,
-            at=rfc3339(one.since_ms),
-            tokens=one.tokens,
-            active_s=one.active_ms // 1000,
-            usd=one.usd,
-            request_uid=one.request_uid,
-        )
-        for _, one in best[:_MOST_ROUTES]
-    ]
+    routes = (_route(store, one) for _, one in likely[:_MOST_READ])
+    return list(islice(filter(None, routes), _MOST_ROUTES))
+
+
+def _route(store: Store, one: StoredExchange) -> Route | None:
+    """How an exchange reached its goal; None if it only looked around, or does not end with an answer."""
+    key = SessionKey(one.agent, one.session_uid.partition(":")[2])
+    events = [step for stored in store.steps.read([key]) for step in stored.steps if not step.is_abandoned]
+    position = next((index for index, step in enumerate(events) if step.uid == one.request_uid), None)
+    steps = tuple(one.steps.split())  # all that is left once the events were dropped
+    if position is not None:
+        own = list(takewhile(lambda step: step.kind != schema.USER_MSG, events[position + 1 :]))
+        said = next((step.summary for step in reversed(own) if step.kind in KIND_FAMILY[schema.ASSISTANT_MSG]), "")
+        is_done = one.has_succeeded or (said and not words.says_cannot(said) and not words.announces_work(said))
+        steps = tuple(_taken(store, key, own)) if is_done else ()
+    if not steps:
+        return None
+    return Route(
+        goal=one.goal,
+        steps=steps,
+        is_confirmed=one.has_succeeded is not None,
+        session_uid=one.session_uid,
+        agent=one.agent,
+        repo=one.repo,
+        at=rfc3339(one.since_ms),
+        tokens=one.tokens,
+        active_s=one.active_ms // 1000,
+        usd=one.usd,
+        request_uid=one.request_uid,
+    )
+
+
+def _taken(store: Store, key: SessionKey, steps: Sequence[Step]) -> Iterator[str]:
+    """What was edited and run, in order, each with what it failed with; the same again at once is told once."""
+    errors = {step.call_id: step.summary.removeprefix("failed: ") for step in steps if step.kind == schema.ERROR}
+    calls = [step for step in steps if step.kind in CALLS and step.role == "assistant" and _does(step)]
+    payloads = store.steps.payloads(key, [step for step in calls if step.summary.endswith(ELLIPSIS)])
+    last = ""
+    for step in calls:
+        command = shell.command_given(payloads.get(step.event_uid, {}))
+        done = shortened(step.summary if command is None else f"ran {command}", _STEP_CHARS)
+        error = errors.get(step.call_id) if step.call_id else None
+        done += f" — failed: {shortened(error, _ERROR_CHARS)}" if error else ""
+        if done != last:
+            yield done
+        last = done
+
+
+def _does(call: Step) -> bool:
+    command = shell.command_of(call.summary)
+    return call.kind == schema.EDIT or (command is not None and not shell.only_looks(command))

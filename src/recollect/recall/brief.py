@@ -15,9 +15,10 @@ import orjson
 from recollect.amounts import plural
 from recollect.clock import now_ms, rfc3339
 from recollect.home import PREPARED_NAME
-from recollect.kinds import SessionKey
+from recollect.kinds import HANDED_PLAN, SessionKey
 from recollect.recall.fence import TOOL, USER
 from recollect.recall.prepared import brief_path
+from recollect.sessions import has_subject
 from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store, replace_file
 from recollect.text import cut_short
 
@@ -71,8 +72,9 @@ def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str
     digests = [orjson.loads(store.session_headers.digest(session.key) or "{}") for session in sessions]
     records = [_last(sessions[0], digests[0]), *_decisions(decided)]
     said = {_key(records[0]["text"])}
-    for session, digest in zip(sessions[1:], digests[1:], strict=True):
-        records += _open(session, digest, said)
+    for session, digest, after in zip(sessions[1:], digests[1:], digests, strict=False):
+        if not _takes_over(after):
+            records += _open(session, digest, said)
     return [*records, *_warnings(store, criteria)]
 
 
@@ -103,7 +105,7 @@ def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _left(digest: dict[str, Any]) -> list[str]:
     """What a session left open, counted."""
     left = digest.get("open", {})
-    counts = [("to-do", "todos"), ("question to the user", "questions"), ("next step", "next_steps")]
+    counts = [("to-do", "todos"), ("next step", "next_steps")]
     found = [plural(len(left[key]), name) for name, key in counts if left.get(key)]
     found += ["failing tests"] if left.get("failing_tests") else []
     found += ["interrupted work"] if left.get("interruption") else []
@@ -112,19 +114,25 @@ def _left(digest: dict[str, Any]) -> list[str]:
 
 
 def _open_requests(digest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Requests without an answer, or not done; a command by itself (`/init`) asks for nothing."""
+    """Requests without an answer, or not done; `/init` or `continue` by itself asks for nothing."""
     quotes = digest.get("open", {}).get("unanswered") or []
-    return [quote for quote in quotes if " " in quote["text"].strip() or not quote["text"].startswith("/")]
+    return [quote for quote in quotes if has_subject(quote["text"])]
+
+
+def _takes_over(digest: dict[str, Any]) -> bool:
+    """Whether a session carries out a plan: then the one before it ended with that plan, and left nothing open."""
+    requests = digest.get("requests") or [{"text": ""}]
+    return str(requests[0]["text"]).startswith((HANDED_PLAN, "Implement the following plan"))
 
 
 def _open(session: SessionHeader, digest: dict[str, Any], said: set[str]) -> Iterator[dict[str, Any]]:
-    """What an earlier session left open, unless a later one was asked the same."""
+    """Requests that an earlier session left open, unless a later one was asked the same; a bare count helps nobody."""
     requests = [quote["text"][:_UNANSWERED_CHARS] for quote in _open_requests(digest)]
     requests = [text for text in requests if _key(text) not in said][:2]
     said.update(map(_key, requests))
-    counted = [thing for thing in _left(digest) if requests or " request" not in thing]
-    if counted:
-        yield _record(f"Left open by {_named(session)}: {' and '.join(counted)}.", "\n".join(requests), session)
+    if requests:
+        left = " and ".join(_left(digest))
+        yield _record(f"Left open by {_named(session)}: {left}.", "\n".join(requests), session)
 
 
 def _key(text: str) -> str:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect import distill
 from recollect.agentkit.edits import FileChange
 from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
@@ -24,6 +23,7 @@ from recollect.recall.hits import quotes
 from recollect.recall.query import Query
 from recollect.recall.scope import Scope, scope_of
 from recollect.recall.snippets import Texts
+from recollect.sessions import has_subject
 from recollect.store import IS_ERROR, EventFilter, EventHeader, HeaderFilter, Scored, SessionHeader, Store, Term, Wanted
 from recollect.text import CJK, evidence, payload_text
 
@@ -320,7 +320,7 @@ def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
 def _saying_request(store: Store, event: EventHeader) -> EventHeader | None:
     """The last request before an event that says what to do: `continue` and `1` point at an earlier one."""
     request = first = store.event_headers.request_of(event)
-    while request is not None and len(request.summary) <= _BARE_CHARS and distill.words.says_nothing(request.summary):
+    while request is not None and len(request.summary) <= _BARE_CHARS and not has_subject(request.summary):
         request = store.event_headers.request_of(request)
     return request or first
 

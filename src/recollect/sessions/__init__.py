@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from recollect.sessions.rules import AccountRules, is_settled
     from recollect.sessions.settle import settle_sessions
+    from recollect.sessions.titles import has_subject
     from recollect.sessions.totals import content_hash, decode_totals
     from recollect.sessions.transcript import (
         TranscriptItem,

@@ -293,7 +293,9 @@ def workflows(memory: Memory, params: Params) -> Records:
     filters = Filters(repo=params.text("repo") or None)
     read = partial(memory.knowledge.workflows, filters, latest=_LATEST_EXCHANGES)
     found = _UNCHANGED.get(memory, f"workflows {filters.repo}", read)
-    return {"workflows": found, "facets": _known_facets(memory)}
+    drawn = partial(memory.knowledge.workflow_graph, filters, latest=_LATEST_EXCHANGES)
+    picture = memory.knowledge.graph_svg(_UNCHANGED.get(memory, f"workflow graph {filters.repo}", drawn))
+    return {"workflows": found, "svg": picture, "facets": _known_facets(memory)}
 
 
 def told(memory: Memory, params: Params) -> Records:

@@ -10,8 +10,16 @@ if TYPE_CHECKING:
     from recollect.knowledge.graphiti.budget import TokenMeter
     from recollect.knowledge.graphiti.client import make_graphiti, open_graph
     from recollect.knowledge.graphiti.episodes import EpisodesPushed, drop_sagas, push_episodes, pushed_names
-    from recollect.knowledge.graphiti.facts import FactsPushed, facts_by_group, push_facts
-    from recollect.knowledge.graphiti.plan import RULES, Episode, Forecast, iter_episodes, make_forecast, saga_name
+    from recollect.knowledge.graphiti.facts import FactsPushed, push_facts
+    from recollect.knowledge.graphiti.plan import (
+        RULES,
+        Episode,
+        Forecast,
+        facts_by_group,
+        iter_episodes,
+        make_forecast,
+        saga_name,
+    )
     from recollect.knowledge.graphiti.settings import EPISODES, FACTS, MODES, GraphitiSettings
 else:
     __getattr__ = lazy_names(__name__, __file__)

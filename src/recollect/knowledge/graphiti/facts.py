@@ -1,6 +1,5 @@
 """Facts as nodes and edges of a graph, in bulk and without a model. Needs the extra `graphiti`."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,6 @@ from graphiti_core.utils.bulk_utils import add_nodes_and_edges_bulk
 from recollect.clock import as_datetime
 from recollect.knowledge.graphiti.client import Graph, WordEmbedder
 from recollect.knowledge.records import Fact
-from recollect.knowledge.timeline import fact_of, fact_of_note, timeline
-from recollect.store import Store
 
 _BATCH = 200
 _EDGES = (
@@ -38,17 +35,6 @@ class FactsPushed:
     edges_written: int = 0
     nodes_written: int = 0
     edges_removed: int = 0
-
-
-def facts_by_group(store: Store) -> dict[str, list[Fact]]:
-    """All facts that nobody rejected, in time; of each group by its own evidence."""
-    groups: dict[str, list[Fact]] = defaultdict(list)
-    for stored in store.facts.select():
-        groups[stored.group].append(fact_of(stored))
-    for note, verdict in store.verdicts.notes():
-        if verdict != "rejected":
-            groups[note.group_name].append(fact_of_note(note, verdict))
-    return {group: timeline(facts) for group, facts in groups.items()}
 
 
 async def push_facts(
@@ -83,7 +69,7 @@ async def push_facts(
 
 
 def _chosen_edges(facts: Sequence[Fact], chosen: Collection[str]) -> set[str]:
-    uids = {fact.fact_uid for fact in facts if fact.session_uid in chosen}
+    uids = {fact.fact_uid for fact in facts if any(shown.session_uid in chosen for shown in fact.evidence)}
     return {_uuid("fact", fact.fact_uid) for fact in facts if fact.fact_uid in uids or fact.superseded_by in uids}
 
 

@@ -1,22 +1,30 @@
-"""Which exchanges become episodes, and what a model will take for them."""
+"""Which exchanges become episodes, what a model will take for them, and which facts are pushed as they are."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from statistics import mean
 
 from recollect.clock import as_datetime
 from recollect.distill import Exchange, ExchangeRules, estimate_tokens, excerpt
+from recollect.knowledge.records import Fact
+from recollect.knowledge.timeline import fact_of, fact_of_note, timeline
+from recollect.knowledge.workflows import follow_facts
 from recollect.schema import Session
+from recollect.store import HeaderFilter, Store
 
-# What was said and what failed; calls and reasoning would cost several times as much and tell little more.
-RULES = ExchangeRules(keep_reasoning=False, keep_tool_calls=False)
+# What was said, what was done in a line each, and what failed; reasoning would cost as much again and tell little more.
+RULES = ExchangeRules(keep_reasoning=False, max_result_chars=0, max_error_chars=200)
+_TELLING = ("Agent: ", "Action: ", "User ran: ", "User decided: ")
 _BODY_CHARS = 6_000  # of a longer exchange the beginning and the end
 _QUIET = timedelta(hours=1)  # after which nothing is added to a session's last exchange
 _RATE_DAYS = 30
 # Measured (docs/graphiti.md): the instructions and schemas of all calls, and how often a body is part of one.
 _FIXED_TOKENS, _TIMES_READ = 10_500, 4.0
+_OUTPUT_SHARE = 0.1  # of the tokens
+_LATEST = 1_000  # exchanges that workflows are found in
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,8 @@ class Episode:
 class Forecast:
     """What the exchanges that are not in the graph yet will take, and what a day and a month of work take.
 
-    All of it is an estimate in tokens; a day is a thirtieth of what was exchanged in the last 30 days.
+    All of it is an estimate in tokens; a day is a thirtieth of what was exchanged in the last 30 days. Money is at list
+    prices; None if the price of the model is not known.
     """
 
     exchanges: int
@@ -51,6 +60,8 @@ class Forecast:
     tokens_per_day: int
     tokens_per_month: int
     by_session: dict[str, int]
+    usd: float | None = None
+    usd_per_month: float | None = None
 
 
 def saga_name(native_session_id: str) -> str:
@@ -58,7 +69,10 @@ def saga_name(native_session_id: str) -> str:
 
 
 def iter_episodes(session: Session, exchanges: Sequence[Exchange], now: datetime) -> Iterator[Episode]:
-    """The exchanges of a session that are complete and its own: no copies, nothing that was rewound."""
+    """The exchanges of a session that are complete and its own: no copies, nothing that was rewound.
+
+    One in which only the model's service failed is none; a line that comes several times in a row is there once.
+    """
     ended = as_datetime(session.ended_at)
     is_quiet = ended is None or now - ended > _QUIET
     whole = {number: list(parts) for number, parts in groupby(exchanges, lambda exchange: exchange.number)}
@@ -67,8 +81,12 @@ def iter_episodes(session: Session, exchanges: Sequence[Exchange], now: datetime
         at = as_datetime(parts[0].started_at or session.started_at)
         is_complete = is_quiet or number != max(whole)
         if at and is_complete and not parts[0].is_copy and not parts[0].is_abandoned:
-            body = excerpt("\n".join(part.body for part in parts), _BODY_CHARS)
-            yield Episode(session.session_uid, session.group, saga, f"{saga}-{number}", at, _description(session), body)
+            lines = [line for line, _ in groupby("\n".join(part.body for part in parts).split("\n"))]
+            has_failed_only = "Error: " in "\n".join(lines) and not any(line.startswith(_TELLING) for line in lines)
+            body = excerpt("\n".join(lines), _BODY_CHARS)
+            if not has_failed_only:
+                name = f"{saga}-{number}"
+                yield Episode(session.session_uid, session.group, saga, name, at, _description(session), body)
 
 
 def _description(session: Session) -> str:
@@ -77,8 +95,10 @@ def _description(session: Session) -> str:
     return f"coding session with the agent {session.agent}{of_repo}{on_branch}"
 
 
-def make_forecast(waiting: Sequence[Episode], known: Iterable[Episode]) -> Forecast:
-    """What `waiting` will take; `known` are all, pushed or not."""
+def make_forecast(
+    waiting: Sequence[Episode], known: Iterable[Episode], price: Callable[[int, int], float | None] | None = None
+) -> Forecast:
+    """What `waiting` will take; `known` are all, pushed or not. `price` is of tokens of input and of output."""
     by_session: dict[str, int] = {}
     for episode in waiting:
         by_session[episode.session_uid] = by_session.get(episode.session_uid, 0) + episode.forecast_tokens
@@ -94,4 +114,48 @@ def make_forecast(waiting: Sequence[Episode], known: Iterable[Episode]) -> Forec
         tokens_per_day=month // _RATE_DAYS,
         tokens_per_month=month,
         by_session=by_session,
+        usd=_usd(total, price),
+        usd_per_month=_usd(month, price),
     )
+
+
+def _usd(tokens: int, price: Callable[[int, int], float | None] | None) -> float | None:
+    output = int(_OUTPUT_SHARE * tokens)
+    return price(tokens - output, output) if price else None
+
+
+def facts_by_group(store: Store) -> dict[str, list[Fact]]:
+    """All facts that nobody rejected, in time, and what follows what in workflows; of each group by its own evidence.
+
+    What several sessions say alike is one fact with the evidence of all.
+    """
+    groups: dict[str, list[Fact]] = defaultdict(list)
+    for stored in store.facts.select():
+        groups[stored.group].append(fact_of(stored))
+    for note, verdict in store.verdicts.notes():
+        if verdict != "rejected":
+            groups[note.group_name].append(fact_of_note(note, verdict))
+    return {group: merged([*timeline(facts), *_follows(store, group)]) for group, facts in groups.items()}
+
+
+def _follows(store: Store, group: str) -> list[Fact]:
+    of_group = HeaderFilter(chosen=(("group", (group,)),))
+    return follow_facts(store.exchange_steps.select(of_group, _LATEST))
+
+
+def merged(facts: Iterable[Fact]) -> list[Fact]:
+    """Facts, each once that says the same of the same two things: the first, with the evidence of all."""
+    same: dict[Hashable, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        ends = (fact.subject_kind, fact.subject, fact.predicate, fact.object_kind, fact.object)
+        same[ends, fact.repo, fact.invalid_at].append(fact)
+    kept = {other.fact_uid: said[0].fact_uid for said in same.values() for other in said}
+    return [
+        replace(
+            said[0],
+            confidence=max(fact.confidence for fact in said),
+            superseded_by=kept.get(said[0].superseded_by or "", said[0].superseded_by),
+            evidence=tuple(dict.fromkeys(shown for fact in said for shown in fact.evidence)),
+        )
+        for said in same.values()
+    ]
