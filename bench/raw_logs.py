@@ -1,4 +1,4 @@
-"""What the logs of Claude Code, Codex and Grok say, by a reader of its own for `truth.py`: plain JSON, nothing of Recollect.
+"""What the logs of Claude Code, Codex and Grok say, read for `truth.py` with plain JSON and nothing of Recollect.
 
 Written from the descriptions of the formats (docs/formats), not from Recollect's adapters.
 """
@@ -13,9 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 OUTPUTS = ("output", "aggregated_output", "stdout", "stderr", "formatted_output", "result", "error", "content_items")
+TOOLS = {
+    "CommandExecution": "exec_command",
+    "FileChange": "apply_patch",
+    "McpToolCall": "mcp__{0[server]}__{0[tool]}",
+    "WebSearch": "web_search",
+}
+GIVEN = (("command", "cwd"), ("changes",))  # what an item has of its call
+TEXTS = ("message", "agent_message", "UserMessage", "AgentMessage", "Plan", "user_message")
 NOTICE = re.compile(
-    r"\s*(<command-name>|<local-command-|<(?:task|agent)-notification>|<system-reminder>|<teammate-message|<bash-|Caveat: The mess"
-    r"|\[Request interrupted|Unknown (skill|slash command): |Args from unknown skill: |Operation stopped by hook: "
+    r"\s*(<command-name>|<local-command-|<(?:task|agent)-notification>|<system-reminder>|<teammate-message|<bash-"
+    r"|Caveat: The messages below|\[Request interrupted|Unknown (skill|slash command): "
+    r"|Args from unknown skill: |Operation stopped by hook: "
     r"|This session is being continued from a previous|<environment_context>|<user_instructions>|<INSTRUCTIONS>"
     r"|# AGENTS.md instructions|<turn_aborted>|<skill>|<user_shell_command>|<subagent_notification>"
     r'|\{"task_id": ?"[^{}]*"task_type": ?"[^{}]*\}\s*$)'
@@ -111,13 +120,14 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_claude(home: Path) -> Home:
+    """A message counts once by its id, with its largest figures; sessions are those that the records name."""
     truth = Home()
     records: list[tuple[str, str, dict[str, Any]]] = []
     queue: dict[str, list[tuple[str, str]]] = defaultdict(list)
     typed: list[dict[str, Any]] = []
     stand_ins: list[tuple[str, str, dict[str, Any]]] = []
     last_words: dict[str, list[str]] = defaultdict(list)
-    start: dict[str, str] = {}
+    start: dict[str, tuple[str, str]] = {}
     for path in sorted(home.rglob("*.jsonl")):
         if path.name == "history.jsonl":
             typed = [value for value in lines(path) if not value["display"].startswith("/")]
@@ -130,7 +140,8 @@ def read_claude(home: Path) -> Home:
             session, at, data = value.get("sessionId") or first, value.get("timestamp") or "", value.get("data") or {}
             if value.get("isSidechain") and not value.get("agentId"):
                 chains[value["uuid"]] = chains.get(value.get("parentUuid") or "", value["uuid"])
-            start[session] = min(at or "9", start.get(session, "9"))
+            begun, ended = start.get(session, ("9", ""))
+            start[session] = (min(at or "9", begun), max(at, ended))
             name = value.get("agentId") or chains.get(value.get("uuid") or "")
             own = f"{session}/{name}" if value.get("isSidechain") and name else session
             if value.get("type") == "cost-state":
@@ -151,9 +162,9 @@ def read_claude(home: Path) -> Home:
             at = datetime.fromtimestamp(value["timestamp"] / 1000, UTC).isoformat()
             truth.turns["history", number] = (session, at)
     records += [record for record in stand_ins if record[0] not in own_logs]
-    # copies come after their originals: later, in a sub-agent's file, marked, or in the file that was begun later
-    records.sort(key=lambda one: (one[1], "/" in one[0], "forkedFrom" in one[2], start.get(one[0], "")))
-    model, said, begun, queued = "", defaultdict(list), set(own_logs - own_logs), []
+    # Copies come after their originals: later, in a sub-agent's file, marked, or in a session begun or ended later.
+    records.sort(key=lambda one: (one[1], "/" in one[0], "forkedFrom" in one[2], start.get(one[0], ("", ""))))
+    model, said, begun, queued = "", defaultdict(list), set(), []
     for session, at, value in records:
         message, uuid = value.get("message"), value.get("uuid")
         attachment = value.get("attachment") or {}
@@ -206,7 +217,7 @@ def read_claude(home: Path) -> Home:
             forms = [text, bare, "\n".join(word for word in words if word not in ("[image]", "[document]"))]
             forms += [command[1] + (arguments[1] if arguments else "")] if command else []
             forms += re.findall(r"<bash-stdout>(.*?)</bash-stdout>", text, re.S)
-            forms = [*forms, *(flat(re.findall(r"<bash-std(?:out|err)>(.*?)</bash-std", text, re.S)),)]
+            forms += [flat(re.findall(r"<bash-std(?:out|err)>(.*?)</bash-std", text, re.S))]
             hashes = tuple(map(hashed, forms)) + ((hashed({"command": shell[1]}),) if shell else ())
             is_plain = all(hashes[:3]) and text != "<bash-stdout></bash-stdout><bash-stderr></bash-stderr>"
             truth.blocks.setdefault((session, uuid, "text"), Block(session, "user", hashes, is_plain))
@@ -227,9 +238,7 @@ def read_claude(home: Path) -> Home:
         known = said[session] + said[session + " queue"]
         for number, (at, text) in enumerate(entries):
             truth.blocks[session, at, number] = Block(session, "user", (hashed(text),), False)
-            later = [("9", words) for time, words in known if moment(time) >= moment(at) - timedelta(minutes=1)]
-            words = "".join(text.split())
-            is_said = any(words == one for _, one in later) or is_near(entries[:number], at, text)
+            is_said = is_near(known, at, text) or is_near(entries[:number], at, text)
             if text.strip() and not NOTICE.match(text) and not is_said and not text.startswith("/"):
                 truth.turns[session, at, number] = (session, at)
     for session, texts in last_words.items():
@@ -239,7 +248,7 @@ def read_claude(home: Path) -> Home:
 
 
 def is_near(entries: list[tuple[str, str]], at: str, text: str) -> bool:
-    """Whether the same words are among these, a minute before or less."""
+    """Whether the same words are among these, later or at most a minute before."""
     limit, words = moment(at) - timedelta(minutes=1), "".join(text.split())
     return any("".join(said.split()) == words and moment(time) >= limit for time, said in entries)
 
@@ -249,6 +258,7 @@ def moment(at: str) -> datetime:
 
 
 def read_codex(home: Path) -> Home:
+    """Of a call, any text of its output or its item is its result; tokens are what the running totals grow by."""
     truth = Home()
     for path in sorted(home.rglob("rollout-*.json*")):
         session = re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", path.stem)[0]
@@ -285,34 +295,20 @@ def read_codex(home: Path) -> Home:
             elif sort in ("function_call", "custom_tool_call", "local_shell_call"):
                 given = item.get("arguments") or item.get("input") or item.get("action") or ""
                 hashes = [hashed(given)]
-                try:
-                    hashes.append(hashed(json.loads(given)))
-                except (TypeError, ValueError):
-                    pass
+                hashes += [hashed(json.loads(given))] if str(given).startswith("{") else []
                 ids.add(call)
                 truth.blocks[key] = Block(session, "call", tuple(hashes), True)
                 truth.calls[key] = item.get("name")
-            elif call and (str(sort).endswith(("_output", "_end")) or sort in ("CommandExecution", "FileChange",
-                                                                                "McpToolCall", "WebSearch")):  # fmt: skip
+            elif call and (str(sort).endswith(("_output", "_end")) or sort in TOOLS):
                 outputs[call] += [hashed(text) for name in OUTPUTS if name in item for text in strings(item[name])]
                 if kind == "event_msg" and call not in ids:  # made by a script or by the user
-                    kinds = {
-                        "FileChange": "apply_patch",
-                        "McpToolCall": f"mcp__{item.get('server')}__{item.get('tool')}",
-                    }
-                    name = None if item.get("source") == "user_shell" else kinds.get(sort, "exec_command")
-                    given = [
-                        {one: item[one] for one in names if one in item} for names in (("command", "cwd"), ("changes",))
-                    ]
-                    hashes = (
-                        *(hashed(one) for one in given if one),
-                        *([] if any(given) else [hashed(item.get("arguments") or {})]),
-                    )
-                    truth.blocks[key] = Block(session, "call", hashes, True)
-                    truth.calls[key] = name
-            elif sort in ("message", "agent_message", "UserMessage", "AgentMessage", "Plan", "user_message") and item.get("role") not in (
-                "developer", "system"):  # fmt: skip
-                text = flat([part for part in item.get("content") or [item.get("message") or item.get("text")]])
+                    given = [{name: item[name] for name in names if name in item} for names in GIVEN]
+                    hashes = [hashed(one) for one in given if one] or [hashed(item.get("arguments") or {})]
+                    truth.blocks[key] = Block(session, "call", tuple(hashes), True)
+                    name = TOOLS.get(sort, "exec_command").format(item)
+                    truth.calls[key] = None if item.get("source") == "user_shell" else name
+            elif sort in TEXTS and item.get("role") not in ("developer", "system"):
+                text = flat(item.get("content") or item.get("message") or item.get("text"))
                 is_user = sort in ("UserMessage", "user_message") or item.get("role") == "user" or "recipient" in item
                 request = re.split(r"(?im)^##? my request(?: for codex)?:\s*", text)[-1]
                 is_twin = (sort == "message" and is_paged) or (sort == "agent_message" and kind == "event_msg")
@@ -358,6 +354,7 @@ def record(truth: Home, key: Any, session: str, model: str, at: str, usage: dict
 
 
 def read_grok(home: Path) -> Home:
+    """What turns used includes sub-agents, so these have no figures of their own."""
     truth = Home()
     for path in home.rglob("subagents/*/meta.json"):
         truth.parents[path.parent.name] = path.parents[2].name

@@ -2,9 +2,9 @@
 
     python bench/truth.py --shared DIR [--large HOME] [--only NAME] [--stores DIR]
 
-The reader is plain JSON and arithmetic, written from the descriptions of the formats; of Recollect it uses `open_memory`
-and `stats --json`. Redaction is off in the stores it makes, so that texts can be compared as they are. Prints a line for
-each comparison and for each difference; exit code 1 if a difference is not among those explained below.
+`raw_logs.py` reads the logs; of Recollect, only `open_memory` and `stats --json` are used. Redaction is off in the
+stores made for it, so that texts can be compared as they are. Prints a line for each comparison and for each
+difference; exit code 1 if a difference is not among those explained below.
 """
 
 import argparse
@@ -14,19 +14,21 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from genai_prices.data_snapshot import get_snapshot
-from raw_logs import Block, Home, Request, hashed, moment, read_claude, read_codex, read_grok
 
+from raw_logs import Block, Home, Request, hashed, moment, read_claude, read_codex, read_grok
 from recollect import open_memory
 
 ZONES = ("UTC", "Asia/Shanghai", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Adelaide")
 READERS = {"claude": read_claude, "codex": read_codex, "grok": read_grok}
 SORTS = (("call", "input"), ("result", "output"))
+KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 MESSAGES = ("user_msg", "assistant_msg", "completion", "thinking")
 # (comparison, part of the home and the key): why both are right
 EXPLAINED: dict[tuple[str, str], str] = {}
@@ -160,36 +162,51 @@ def main() -> None:
 
 def compare(truth: Home, memory: Any, name: str, folder: Path, comparison: Comparison) -> None:
     compare_blocks(truth, memory, name, comparison)
-    sessions = memory.sessions()
-    is_grok = any(session.agent == "grok" for session in sessions)
-    sorts = ("input", "output", "cache_read", "cache_write")
-    ours, theirs = (defaultdict(lambda: [0, 0, 0, 0]) for _ in range(2))
-    usd, turns = defaultdict(float), {session.native_session_id: session.cost.turns for session in sessions}
-    for session in sessions:
+    sessions = {session.native_session_id: session for session in memory.sessions()}
+    is_grok = any(session.agent == "grok" for session in sessions.values())  # a turn's figures include sub-agents
+    used: dict[str, list[int]] = defaultdict(lambda: [0] * len(KINDS))
+    held: dict[str, list[int]] = defaultdict(lambda: [0] * len(KINDS))
+    usd: dict[str, float] = defaultdict(float)
+    for request in truth.requests.values():
+        used[request.session] = add(used[request.session], request[3:7])
+    for own, session in sessions.items():
         top = session.root_session_uid.partition(":")[2]
         usd[top] += session.cost.usd or 0.0
-        figures = theirs[top if is_grok else session.native_session_id]
-        figures[:] = [old + getattr(session.cost, f"{sort}_tokens") for old, sort in zip(figures, sorts, strict=True)]
-    for request in truth.requests.values():
-        ours[request.session] = [old + new for old, new in zip(ours[request.session], request[3:7], strict=True)]
-    empty = [0, 0, 0, 0]
-    comparison.show(name, "tokens", *({k: v for k, v in one.items() if v != empty} for one in (ours, theirs)))
+        of = top if is_grok else own
+        held[of] = add(held[of], [getattr(session.cost, kind) for kind in KINDS])
+    comparison.show(name, "tokens", filled(used), filled(held))
+    turns = {own: session.cost.turns for own, session in sessions.items()}
     comparison.show(name, "turns", Counter(session for session, _ in truth.turns.values()), turns)
-    comparison.show(name, "money", {top: spent(truth, top) for top in usd}, dict(usd))
-    names = {session.native_session_id: session for session in sessions}
-    asked = {key: turn for key, turn in truth.turns.items() if turn[0] in names and
-             names[turn[0]].session_class not in ("sub-agent", "warm-up")}  # fmt: skip
+    comparison.show(name, "money with sub-agents", {top: spent(truth, top) for top in usd}, usd)
+    listed: dict[str, float] = defaultdict(float)
+    for request in truth.requests.values():
+        listed[request.session] += price(request)
+    alone = {own for own in sessions if not is_grok and root(truth, own) not in truth.totals}
+    of_each = {own: sessions[own].cost.usd or 0.0 for own in alone}
+    comparison.show(name, "money of each session", {own: listed[own] for own in alone}, of_each)
+    moments = [(request.at, [*request[3:7], 0]) for request in truth.requests.values()]
+    moments += [
+        (at, [0, 0, 0, 0, 1])
+        for session, at in truth.turns.values()
+        if session in sessions and sessions[session].session_class not in ("sub-agent", "warm-up")
+    ]
     for zone in ZONES:
-        days: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
-        for at, figures in [(one.at, [*one[3:7], 0]) for one in truth.requests.values()] + [
-            (at, [0, 0, 0, 0, 1]) for _, at in asked.values()]:  # fmt: skip
+        days: dict[str, list[int]] = defaultdict(lambda: [0] * (len(KINDS) + 1))
+        for at, figures in moments:
             day = str(moment(at).astimezone(ZoneInfo(zone)).date()) if at else "None"
-            days[day] = [old + new for old, new in zip(days[day], figures, strict=True)]
-        keys = [f"{sort}_tokens" for sort in sorts] + ["turns"]
-        told = {str(line["name"]): [line[key] for key in keys] for line in stats(folder, "day", zone)}
-        comparison.show(name, f"days {zone}", *({k: v for k, v in one.items() if any(v)} for one in (days, told)))
+            days[day] = add(days[day], figures)
+        lines = {str(line["name"]): [line[key] for key in (*KINDS, "turns")] for line in stats(folder, "day", zone)}
+        comparison.show(name, f"days {zone}", filled(days), filled(lines))
     uses = {str(line["name"]): line["uses"] for line in stats(folder, "tool", "UTC")}
     comparison.show(name, "tools", Counter(filter(None, truth.calls.values())), uses)
+
+
+def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    return [first + second for first, second in zip(one, other, strict=True)]
+
+
+def filled(figures: dict[str, list[int]]) -> dict[str, list[int]]:
+    return {key: values for key, values in figures.items() if any(values)}
 
 
 def stats(folder: Path, by: str, zone: str) -> list[dict[str, Any]]:
