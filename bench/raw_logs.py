@@ -129,7 +129,7 @@ def read_claude(home: Path) -> Home:
     last_words: dict[str, list[str]] = defaultdict(list)
     start: dict[str, tuple[str, str]] = {}
     for path in sorted(home.rglob("*.jsonl")):
-        if path.name == "history.jsonl":
+        if path.name == "history.jsonl" and path.parent == home:
             typed = [value for value in lines(path) if not value["display"].startswith("/")]
         if path.name in ("history.jsonl", "journal.jsonl") or "tool-results" in path.parts:
             continue

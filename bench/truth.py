@@ -1,6 +1,6 @@
 """Read raw logs with a reader of its own and compare every block, token, turn, price, day and tool with Recollect.
 
-    python bench/truth.py --shared DIR [--large HOME] [--only NAME] [--stores DIR]
+    python bench/truth.py --shared DIR [--home AGENT=PATH …] [--only NAME] [--stores DIR]
 
 `raw_logs.py` reads the logs; of Recollect, only `open_memory` and `stats --json` are used. Redaction is off in the
 stores made for it, so that texts can be compared as they are. Prints a line for each comparison and for each
@@ -136,21 +136,21 @@ def compare_blocks(truth: Home, memory: Any, name: str, comparison: Comparison) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shared", type=Path, required=True)
-    parser.add_argument("--large", type=Path, help="the home of an unpacked corpus-large")
+    parser.add_argument("--home", action="append", default=[], metavar="AGENT=PATH", help="another home to compare")
     parser.add_argument("--only", default="", help="homes with this in their name")
     parser.add_argument("--stores", type=Path, help="keep the stores here, and use those that are there")
     options = parser.parse_args()
     comparison = Comparison()
     homes = [(path.parent.name, path.name[1:], path) for path in sorted((options.shared / "genuine").glob("*/.*"))]
     homes += [(path.name, path.parent.name, path) for path in sorted((options.shared / "corpus").glob("*/*"))]
-    homes += [("corpus-large", "claude", options.large)] if options.large else []
+    homes += [(home, home.partition("=")[0], Path(home.partition("=")[2])) for home in options.home]
     with tempfile.TemporaryDirectory() as work:
         (Path(work) / "none").mkdir()
         for name, agent, home in homes:
             if agent not in READERS or not home.is_dir() or options.only not in name:
                 continue
             truth = READERS[agent](home)
-            folder = (options.stores or Path(work)) / f"{agent}-{name}"
+            folder = (options.stores or Path(work)) / f"{agent}-{Path(name).name}"
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "config.toml").write_text("[redact]\nallow = ['/[\\s\\S]*/']\n")
             roots = [f"{one}={home if one == agent else Path(work) / 'none'}" for one in READERS]
