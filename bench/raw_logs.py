@@ -19,6 +19,7 @@ TOOLS = {
     "McpToolCall": "mcp__{0[server]}__{0[tool]}",
     "WebSearch": "web_search",
 }
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 GIVEN = (("command", "cwd"), ("changes",))  # what an item has of its call
 TEXTS = ("message", "agent_message", "UserMessage", "AgentMessage", "Plan", "user_message")
 NOTICE = re.compile(
@@ -260,11 +261,18 @@ def moment(at: str) -> datetime:
 def read_codex(home: Path) -> Home:
     """Of a call, any text of its output or its item is its result; tokens are what the running totals grow by."""
     truth = Home()
-    for path in sorted(home.rglob("rollout-*.json*")):
-        session = re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", path.stem)[0]
+    paths = {path: re.findall(UUID, path.stem)[0] for path in sorted(home.rglob("rollout-*.json*"))}
+    typed = list(lines(home / "history.jsonl")) if (home / "history.jsonl").exists() else []
+    for number, value in enumerate(typed):
+        if value["session_id"] not in paths.values():  # no log is left but the prompt
+            truth.turns["history", number] = (value["session_id"], datetime.fromtimestamp(value["ts"], UTC).isoformat())
+    for path, session in paths.items():
         values = list(lines(path) if path.suffix == ".jsonl" else chat(json.loads(path.read_text())))
         first = "" if "payload" in values[0] else values[0].get("timestamp") or ""  # of a bare log only the first event
         is_paged = any("ordinal" in value for value in values)
+        names = {value["payload"]["id"] for value in values[:2] if value.get("type") == "session_meta"} - {session}
+        base = (value for path, held in paths.items() if held in names for value in lines(path))
+        copied = Counter(json.dumps(value.get("payload")) for value in base)  # what a fork takes over
         model, last, prompts, outputs, ids = "", [0] * 4, Counter(), defaultdict(list), set()
         for number, value in enumerate(values):
             at, kind = value.get("timestamp") or first, value.get("type")
@@ -327,6 +335,10 @@ def read_codex(home: Path) -> Home:
                 hashes = tuple(hashed(text) for text in [*parts, "\n".join(parts)] if text)
                 is_twin = sort == "agent_reasoning" or (sort == "reasoning" and is_paged)
                 truth.blocks[key] = Block(session, "thinking", hashes, not is_twin and any(hashes))
+            copied[json.dumps(value.get("payload"))] -= 1
+            if copied[json.dumps(value.get("payload"))] >= 0:
+                for figures in (truth.requests, truth.turns, truth.calls):
+                    figures.pop(key, None)
         for call, hashes in outputs.items():
             truth.blocks[session, call, "first"] = Block(session, "result", tuple(set(hashes)), any(hashes), call)
             truth.blocks[session, call, "second"] = Block(session, "result", tuple(set(hashes)), False, call)
