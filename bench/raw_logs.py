@@ -322,8 +322,7 @@ def read_codex(home: Path) -> Home:
                 is_twin = (sort == "message" and is_paged) or (sort == "agent_message" and kind == "event_msg")
                 is_twin |= is_user and not is_paged and prompts[sort != "message", hashed(text)] > 0
                 if is_user:
-                    prompts[sort == "message", hashed(text)] += 1
-                    prompts[sort != "message", hashed(text)] -= is_twin
+                    prompts[(sort == "message") != is_twin, hashed(text)] += -1 if is_twin else 1
                 name = "user" if is_user else "text"
                 is_required = not is_twin and bool(hashed(request)) and "<proposed_plan>" not in text
                 truth.blocks[key] = Block(session, name, (hashed(text), hashed(request)), is_required)
