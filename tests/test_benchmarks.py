@@ -1,5 +1,6 @@
 """The benchmarks read what they are given."""
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 from bench import locomo, rates, replay
 
-from tests.logs import timestamp
+from tests.conftest import swept
+from tests.logs import claude_answer, claude_user, lines, session_id, timestamp
 
 SAMPLE = Path(__file__).parent / "data" / "locomo.json"
 
@@ -104,3 +106,26 @@ def test_judged_lines_are_short_and_have_a_half_and_a_verdict(path: Path) -> Non
         assert item["half"] in ("tune", "report")
         assert 0 < len(item["quote"]) <= 200
         assert item.get("verdict", "right") in ("right", "neutral", "wrong")
+
+
+def test_what_the_store_lacks_or_adds_to_the_raw_logs_is_a_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(rates.__file__).parent)  # a benchmark is run as a script, beside its reader
+    truth = importlib.import_module("truth")
+    log = tmp_path / "home" / "projects" / "-x-shop" / f"{session_id(1)}.jsonl"
+    log.parent.mkdir(parents=True)
+    records = [claude_user(session_id(1), 1, "fix it"), claude_answer(session_id(1), 2, "Fixed.")]
+    log.write_bytes(lines(records))
+    results = []
+
+    with swept(tmp_path / "store", f"claude={tmp_path / 'home'}") as memory:
+        for answer in ("Fixed.", "It works."):
+            records[1]["message"]["content"][0]["text"] = answer
+            log.write_bytes(lines(records))
+            comparison = truth.Comparison()
+            truth.compare_blocks(truth.read_claude(tmp_path / "home"), memory, "home", comparison)
+            results.append(comparison.is_wrong)
+
+    assert results == [False, True]
+    assert "blocks missing                   1 compared     1 differ" in capsys.readouterr().out

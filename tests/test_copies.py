@@ -132,7 +132,9 @@ def _delegating(session: str) -> list[Record]:
     }
     call = claude_answer(session, 2, "")
     call["message"] |= {"content": [task], "id": f"msg_03{session[-1] * 22}"}
-    result = {"type": "tool_result", "tool_use_id": task["id"], "content": "No errors found."}
+    trailer = f"agentId: {AGENT} (for resuming to continue this agent's work if needed)\n<usage>tool_uses: 1</usage>"
+    said = [{"type": "text", "text": text} for text in ("No errors found.", trailer)]
+    result = {"type": "tool_result", "tool_use_id": task["id"], "content": said}
     answer = claude_answer(session, 8, "Nothing found.")
     answer["message"]["id"] = f"msg_04{session[-1] * 22}"
     return [

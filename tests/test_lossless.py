@@ -219,7 +219,8 @@ def test_prompts_of_a_deleted_session_stay_beside_its_todo_list(tmp_path: Path) 
 
 
 # A store's own: when and in which order it learned of things, and where.
-_OF_THE_STORE = ("seq", "payload_ref", "discovered_at", "ingested_at", "analyzed_at", "sources")
+# A session that is not in the usual home has the home in the command that resumes it.
+_OF_THE_STORE = ("seq", "payload_ref", "discovered_at", "ingested_at", "analyzed_at", "sources", "resume_command")
 
 
 def _portrait(memory: Memory, home: Path) -> dict[str, Any]:

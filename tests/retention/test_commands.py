@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recollect.cli import main
+from recollect.web import session
+from recollect.web.pages import Params
 from tests.builders import AGENT, Home
 from tests.retention.rig import evict_all, grow, opened, raw_names, row, topic, write
 
@@ -73,6 +75,20 @@ def test_show_and_exchanges_of_an_evicted_session_tell_its_digest(evicted: Path)
         assert topic("session-aa") in shown.output
     assert told("show", "session-aa")["digest"]["request_count"] == 4
     assert told("exchanges", "session-aa") == []
+
+
+def test_a_place_in_an_evicted_session_shows_its_digest(evicted: Path, home: Home) -> None:
+    cited = told("digest", "session-aa")["requests"][0]["event_uid"]
+
+    shown = run("show", "session-aa", "--at", cited[-10:])
+    with opened(evicted, home) as memory:
+        page = session.session(memory, Params({"uid": f"{AGENT}:session-aa"}, {"at": cited[-12:]}))
+
+    assert shown.exit_code == 0, shown.output
+    assert "was evicted to stay within the budget" in shown.output
+    assert topic("session-aa") in shown.output
+    assert (page["at"], page["exchanges"]) == ("", [])
+    assert page["digest"].request_count == 4
 
 
 def test_exchanges_after_an_eviction_are_numbered_on(evicted: Path, home: Home) -> None:

@@ -167,7 +167,7 @@ def show(
     with open_fresh() as memory:
         chosen = memory.session(session)
         items: Iterable[TranscriptItem]
-        items = memory.transcript(chosen, kind, last=tail) if at is None else memory.window(chosen, at, context)
+        items = memory.transcript(chosen, kind, last=tail) if at is None else _window(memory, chosen, at, context)
         items = deque(items, maxlen=tail) if tail and at is not None else items
         digest = _digest_if_evicted(memory, chosen)
         if as_json:
@@ -186,6 +186,16 @@ def show(
             lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents, total=total)
             mark = None if at is None else MARK
             print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager, mark=mark)
+
+
+def _window(memory: "Memory", session: "Session", at: str, context: int) -> "list[TranscriptItem]":
+    """The events around one; none if the session was evicted: what it taught still names its events."""
+    try:
+        return memory.window(session, at, context)
+    except NotFound:
+        if session.evicted_at is None:
+            raise
+        return []
 
 
 def _diffs(memory: "Memory", session: "Session") -> dict[str, str]:

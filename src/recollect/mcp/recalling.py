@@ -126,6 +126,8 @@ def _window(call: Call, session: "Session", at: str, context: int) -> "list[Tran
     try:
         return list(call.memory.window(session, at.removeprefix("#"), context))
     except NotFound:
+        if session.evicted_at is not None:
+            raise BadArguments("This event was evicted to save space: leave out `at` to read the digest") from None
         raise BadArguments("This session has no such event: `at` takes a number like #12, an id, or `end`") from None
 
 

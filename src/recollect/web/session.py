@@ -47,7 +47,11 @@ def _transcript(memory: Memory, chosen: Session, params: Params) -> Records:
     find = params.text("find")
     asked, page = None, min(params.number("page"), len(outline.starts) - 1)
     if params.text("at"):
-        asked, page = outline.find(memory, params.text("at"))
+        try:
+            asked, page = outline.find(memory, params.text("at"))
+        except NotFound:
+            if chosen.evicted_at is None:  # what an evicted session taught still links to its events
+                raise
     last = (
         memory.events(chosen, with_copies=True, span=range(outline.count - 1, outline.count)) if outline.count else []
     )

@@ -2,4 +2,4 @@
 
 from recollect.agentkit.adapter import FolderAdapter
 
-ADAPTER = FolderAdapter(__name__, agent="claude", home="~/.claude", home_variable="CLAUDE_CONFIG_DIR", version=2)
+ADAPTER = FolderAdapter(__name__, agent="claude", home="~/.claude", home_variable="CLAUDE_CONFIG_DIR", version=3)

@@ -1,5 +1,6 @@
 """Reading a Claude Code transcript or sub-agent file line by line."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -54,6 +55,8 @@ _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
 _SUB = "sub:"  # before the id of a record that a parent's log holds of a sub-agent
 _WARM_UP_PROMPT = "Warmup"
+# What the harness adds to a sub-agent's answer.
+_TRAILER = re.compile(r"(?:^|\n)agentId: \w+(?: \([^\n]*)?(?:\n<usage>.*)?\s*\Z", re.DOTALL)
 
 
 class TranscriptLog(Transcript):
@@ -286,7 +289,7 @@ class TranscriptLog(Transcript):
         link = SessionInfo(session, spawn_call_id=events[0].call_id)
         last = self.last_of(session)
         texts = texts_in(events[0].payload.get("output")) if last and facts.status in (None, "completed") else []
-        answer = "\n".join(text for text in texts if not text.startswith("agentId: ")).strip()
+        answer = _TRAILER.sub("", "\n".join(texts)).strip()
         if not answer or events[0].kind != TOOL_RESULT:
             return [link]
         # The last words of a sub-agent without a log of its own are in no progress record.
