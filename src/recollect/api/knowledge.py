@@ -183,7 +183,7 @@ class Knowledge:
         return knowledge.Workflows(
             exchanges=len(exchanges),
             workflows=tuple(knowledge.find_workflows(exchanges, least_support)),
-            failing=tuple(knowledge.failing_commands(uses, self._store.facts.select((knowledge.FIXED_BY,), timeless))),
+            failing=tuple(knowledge.failing_commands(uses)),
         )
 
     def rehearse(self, filters: Filters = NO_FILTERS) -> Rehearsal:

@@ -85,15 +85,10 @@ def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bo
 
 
 def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
-    if not exchanges:
-        yield from fix_lines(fixes)
-        return
-    yield "No fix of this error is on record. It, or one like it, came up in:"
-    yield from discussion_lines(exchanges)
-    if fixes:
-        yield ""
-        yield "Fixes of similar errors:"
-        yield from fix_lines(fixes)
+    yield from fix_lines(fixes)  # each says whether it is of a similar error
+    if exchanges:
+        yield "It, or one like it, came up in:" if fixes else "No fix of this error is on record. It came up in:"
+        yield from discussion_lines(exchanges)
 
 
 @click.command()
@@ -334,8 +329,7 @@ def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
     if known.failing:
         yield "Commands that fail:"
     for failing in known.failing[:limit]:
-        instead = f"; worked instead: `{failing.instead}`" if failing.instead else ""
-        yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
+        yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}")
 
 
 @click.command()

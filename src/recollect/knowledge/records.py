@@ -182,14 +182,13 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True)
 class FailingCommand:
-    """A family of commands that fails here, what it says then, and what worked instead if that is known."""
+    """A family of commands that fails here, and what it says then."""
 
     command: str
     uses: int
     failures: int
     rate: float
     sample: str
-    instead: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ from recollect.store import Step
 RULE = "resolution"
 GONE = "the error was gone in the next run, which failed otherwise"
 _LEAST_LISTED, _MOST_LISTED = 2, 6  # errors of one output that have fixes of their own
-MOST_RUNS_TO_ALTERNATIVE = 3
-_LEAST_SHARED = 0.4  # words of a command that its alternative has too
 _FAR = 60  # events between failure and success
 GUESS = 0.55  # too unsure to be shown unasked
 
@@ -36,21 +34,18 @@ _GOES_ON = re.compile(
 )
 _ASKED_CHARS = 400
 _HEADLINE_CHARS = 200
-_VERB = re.compile(r"[a-z][a-z-]*")
 _MASKED, _WORD = re.compile(r"<\w+>"), re.compile(r"[A-Za-z]{2,}")  # in a signature
 _DEFINES_TEST = re.compile(r"(?:func|(?:async )?def) (?P<name>[Tt]est\w+)\(")
 _FAILED_TEST = re.compile(r"(?:--- FAIL: |FAILED \S*?(?:::\w+)?::)(?P<name>\w+)")
-_MISTYPED = re.compile(
-    r"\bpars(?:e|ing)\b|\bsyntax\b", re.IGNORECASE
-)  # what was wrong in one expression is right in others
 # Of a run of tests that ended before the first of them.
 _NOT_BEGUN = re.compile(
     r"\[(?:build|setup) failed\]|could not compile|during collection|^SyntaxError|^ImportError|cannot find module"
     r"|: error TS\d+|exit (?:127|137|124)\b",
     re.IGNORECASE | re.MULTILINE,
 )
-_NO_PROGRAM = re.compile(
-    r"command not found|not recognized|unknown (?:flag|option|command)|unrecognized|no such option", re.I
+_SKIPS_TEST = re.compile(
+    r"\bt\.Skip|\bpytest\.(?:mark\.)?(?:skip|xfail)|@(?:unittest\.)?skip|@(?:Disabled|Ignore)\b"
+    r"|\b(?:it|test|describe)\.(?:skip|todo)\b|\bx(?:it|describe)\(|#\[ignore"
 )
 
 
@@ -77,8 +72,11 @@ def resolutions(
             failed_tests.append(run)
         still_open = []
         for error in open_errors:
-            is_alike = run.has_failed and run.doings & error.last.doings
-            if is_alike and (line := said_again(material, run, error.first.signature)) is not None:
+            is_alike = run.doings & error.last.doings
+            line = said_again(material, run, error.first.signature) if is_alike else None
+            if line is not None and run.has_failed is False and run.shows_again(error.last):
+                continue  # a line that successful runs print as well is no error
+            if line is not None and run.has_failed:
                 error.tried += _between(changes, error.last.position, run.position)
                 error.last = replace(run, headline=line, signature=error.first.signature)
                 error.failures += 1
@@ -97,10 +95,7 @@ def resolutions(
         ):
             open_errors.append(_Open(run, run))
     for error in open_errors:
-        alternative = _alternative(error, runs)
-        if alternative is not None:
-            yield _fixed_by_other_command(material, error, alternative, is_closed=False)
-        yield _failed(material, error, alternative)
+        yield _failed(material, error, None)
 
 
 def _passes_suite(run: Run, error: _Open, failed_tests: Sequence[Run]) -> bool:
@@ -137,13 +132,10 @@ def _closed(
     material: Material, turns: Sequence[Turn], error: _Open, success: Run, changes: Sequence[Change]
 ) -> Iterator[Finding]:
     made = standing(material, _between(changes, error.last.position, success.position), changes)
-    if made:
+    if made and not _leaves_out_tests(material, error, made):
         yield _fixed(material, turns, error, success, made)
         yield from _others_fixed(material, turns, error, success, made)
         yield _failed(material, error, None if success.has_failed else success)
-    elif _is_alternative(success, error.last):
-        yield _fixed_by_other_command(material, error, success, is_closed=True)
-        yield _failed(material, error, success)
     else:
         yield _failed(material, error, None)  # nobody knows what made it go
 
@@ -188,15 +180,8 @@ def _fixed(
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
     confidence = limited(_confidence(error, success, steps, why, mentions), made, mentions)
-    deleted = _deleted_tests(output, made)
-    if deleted and steps[0].kind == "edit":
-        steps[0] = replace(steps[0], gist=f"deleted {', '.join(deleted)}")
     changed = listed(change.sentence for change in steps)
     text, receipt = f"`{shortened(headline, _HEADLINE_CHARS)}` was fixed by {changed}", f"{PASSED}{success.command}"
-    if deleted or any(mentions.deletes_check(change, block) for change in made for block in change.blocks):
-        what = "the test" if deleted else "the check"
-        text = f"`{shortened(headline, _HEADLINE_CHARS)}` went away by deleting {what}: {changed}"
-        confidence = min(confidence, GUESS)
     if success.has_failed:
         text = f"`{shortened(headline, _HEADLINE_CHARS)}` was gone after {changed}; the next run failed otherwise"
         receipt = f"{GONE}: {success.headline}"
@@ -223,15 +208,23 @@ def _fixed(
     )
 
 
-def _deleted_tests(output: str, made: Iterable[Change]) -> list[str]:
-    """The tests that had failed and were deleted."""
-    blocks = [block for change in made for block in change.blocks]
+def _leaves_out_tests(material: Material, error: _Open, made: Sequence[Change]) -> bool:
+    """Whether a test that had failed, or its check, was deleted or skipped: it was not repaired."""
+    output, blocks = material.text(error.last.result), [block for change in made for block in change.blocks]
+    mentions = Mentions(error.last.headline, output)
+    if any(mentions.deletes_check(change, block) for change in made for block in change.blocks):
+        return True
+    removed = (path for change in made if change.kind == "command" for path in shell.removed_files(change.name))
+    if error.last.is_test and any(path.rpartition("/")[2] in output for path in removed):
+        return True
+    if any(map(_SKIPS_TEST.search, (line for block in blocks for line in block.added if line not in block.removed))):
+        return True
     gone, come = (
         {match["name"] for side in sides for line in side if (match := _DEFINES_TEST.match(line))}
         for sides in ([block.removed for block in blocks], [block.added for block in blocks])
     )
     failed = {match["name"] for match in _FAILED_TEST.finditer(output)}
-    return sorted((gone - come) & failed)
+    return bool((gone - come) & failed)
 
 
 def details_of(
@@ -267,8 +260,8 @@ def _confidence(
     main = steps[0]
     is_same = success.command == error.last.command or (success.is_test and error.last.is_test)
     confidence = 0.55 + (0.15 if is_same else 0.05) + (0.1 if why else 0.0) + (0.1 if mentions.weight(main) else 0.0)
-    if main.kind == "edit" and not main.gist:  # nobody knows which of its changes it was
-        confidence = confidence - 0.15 if mentions.is_in_headline(main) else min(confidence, GUESS)
+    if main.kind == "edit" and (not main.gist or main.gist.startswith("removed ")):
+        confidence = min(confidence, GUESS)  # nobody knows which of its changes it was, or what came instead
     return confidence - (0.1 if success.position - error.last.position > _FAR else 0.0)
 
 
@@ -277,71 +270,6 @@ def limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> fl
     is_undone = all(change.kind == "command" and UNDOES.search(change.name) for change in made)
     is_related = len({change.name for change in made}) == 1 or any(map(mentions.weight, made))
     return confidence if is_related and not is_undone else min(confidence, GUESS)
-
-
-def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
-    """A command that soon did what one much like it was meant to do; a check that passes may look at less."""
-    if (error.last.is_test or error.last.is_check) and not _NO_PROGRAM.search(error.last.headline):
-        return None
-    after = [run for run in runs if run.position > error.last.position][:MOST_RUNS_TO_ALTERNATIVE]
-    return next((run for run in after if _is_alternative(run, error.last) and _is_like(run, error.last)), None)
-
-
-def _is_alternative(run: Run, failed: Run) -> bool:
-    """Whether a run that passed, by its exit code, did with another command what had failed.
-
-    Another sub-command does something else, unless the error is that there is none of that name.
-    """
-    shown = shell.exits(run.command) & run.doings
-    if run.command == failed.command or run.is_test or run.has_failed is not False or not shown:
-        return False
-    if _NO_PROGRAM.search(failed.headline) and not shown & failed.doings:
-        return True
-    return any(_verbs(run, family) == _verbs(failed, family) for family in shown & failed.doings)
-
-
-def _verbs(run: Run, family: str) -> frozenset[str]:
-    """The sub-commands that a command gives to a program: words without any sign of a file or a value."""
-    return frozenset(filter(_VERB.fullmatch, shell.given(run.command, family)))
-
-
-def _is_like(run: Run, failed: Run) -> bool:
-    words, others = set(run.command.split()), set(failed.command.split())
-    return words != others and len(words & others) / max(1, len(words | others)) >= _LEAST_SHARED
-
-
-def _fixed_by_other_command(material: Material, error: _Open, success: Run, *, is_closed: bool) -> Finding:
-    instead = shortened(one_line(success.command), 160)
-    why = explanation(material, error.last.position, success.position, error.last.headline, instead)
-    is_close = _is_like(success, error.last)
-    text = (
-        f"`{error.first.headline}` went away by running `{instead}` instead of `{one_line(error.last.command)[:120]}`"
-    )
-    command = Change(success.position, success.call, "command", instead)
-    details = details_of(
-        error.first.headline,
-        [command],
-        why,
-        success.result.ts_ms,
-        command=error.first.command,
-        passed=instead,
-        tried=[change.sentence for change in main_changes(error.tried, Mentions(error.last.headline))],
-        lines=_lines_gone(material, error, success),
-    )
-    evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
-    confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
-    if _MISTYPED.search(error.first.headline) or not (is_closed or _NO_PROGRAM.search(error.first.headline)):
-        confidence = min(confidence, GUESS)
-    return Finding(
-        "alternative",
-        FIXED_BY,
-        ("error", error.first.signature),
-        ("command", instead),
-        text,
-        confidence,
-        evidence,
-        details,
-    )
 
 
 def _failed(material: Material, error: _Open, end: Run | None) -> Finding:

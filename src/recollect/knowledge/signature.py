@@ -33,14 +33,13 @@ _ANSI = _pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[
 _PREFIX = _pattern(
     r"^(?:\[[\w:.-]{1,24}\]\s+(?=\S*(?:/|error|Error|FAIL))|\d{4}-\d\d-\d\d[T ][\d:.,]+\S*\s+(?:\[\w+\]\s+)?"
     r"|(?:time=\S+ )?level=\w+ msg=\"?|Messages:\s+"
-    r"|[E>|│✗✘×●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:line )?\d+: )+"
+    r"|[E>|│✗✘✖×○●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:[^\W\d]+ )?\d+(?: 行)? ?: "
+    r"|(?:/\S*/)?(?:ba|da|fi|k|z)?sh ?: )+"
 )
 _PLACE = _pattern(
     r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):(?P<line>\d+)(?P<column>:\d+)?:?\s+"
 )
-_EXCEPTION = _pattern(
-    r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)"
-)
+_EXCEPTION = _pattern(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)")
 _CODE = _pattern(
     r"\b(?:TS\d{4,5}|E\d{3,4}|[A-Z]{1,4}\d{3,5}|ERR_[A-Z_]+|E[A-Z]{4,}|SQLSTATE|CONFLICT)\b|\((?:\w+[/-])*\w{3,}\)$"
 )
@@ -48,7 +47,18 @@ _SAYS_ERROR = _pattern(
     r"\b(?:error|errors|exception|fatal|panic|failed|failure|cannot|can't|could not|couldn't|unable to|no such"
     r"|not found|not recognized|denied|refused|timed? ?out|undefined|unexpected|unknown|invalid|missing|conflict"
     r"|must not|must be|is not|not allowed|unresolved|deadlock|locked|unsupported|no module|no matches|expected"
-    r"|mismatch|want|got|should|overflow)\b"
+    r"|mismatch|want|got|should|overflow|unbound|incorrect|not permitted|is required|already (?:exists|in use))\b"
+    # As shells, the C library, coreutils, sudo and git say it in Chinese, Japanese, German, French and Spanish.
+    r"|未找到|找不到|没有那个|沒有此|权限|不允许|拒绝|拒絕|无法|無法|错误|錯誤|未绑定"
+    r"|需要密码|不是目录|是一个目录|已存在|目录非空|没有空间"
+    r"|見つかりません|はありません|がありません|できません|エラー|許可されていない|拒否され|未割り当て|が必要です"
+    r"|存在します|ではありません"
+    r"|nicht (?:gefunden|möglich|gesetzt|erlaubt|leer)|keine berechtigung"
+    r"|fehler\b|kein(?:e[nr]?)? (?:verzeichnis|speicherplatz)"
+    r"|passwort ist notwendig|existiert bereits|abgelehnt"
+    r"|introuvable|impossible d|aucun|non (?:accordée|permise)|erreur\b|sans liaison|refusée|n'est pas|mot de passe"
+    r"|no (?:se )?enc(?:ontrad|ontró)|no existe|denegado|no se puede|error sint|sin asignar|no permitida"
+    r"|no queda|rehusada|requiere una contraseña"
 )  # of a line in small letters, which takes a fifth of the time of ignoring case
 _BEGINS_AS_ERROR = _pattern(r"(?:error|fatal|panic)\b", re.IGNORECASE)
 _TEST_FAILED = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
@@ -61,15 +71,20 @@ _SAYS_NOTHING = _pattern(
     r"|.*command failed(?: with exit code \d+)?\.?|.*returned non-zero exit status.*|\* [\w-]+: \d+"
     r"|found \d+ errors?.*|\d+ (?:issues?|problems?|errors?|failed)\b.*|=+ .* =+|-+"
     r"|fail(?:ed)?\s+\S+(?:\s+(?:[\d.]+m?s|\[\w+ failed\]))?|error trace:.*|error:\s+(?:not equal|should be \w+):?"
-    r"|(?:have|want|got|expected|actual)\s*[:(=].*|.{0,12}\bnot found(?: \(http \d+\))?\"?,?|too many errors.*|\S+"
+    r"|(?:have|want|got|expected|actual)\s*[:(=].*|\"?not found\"?,?|.{0,12}\bnot found(?: \(http \d+\)|\"),?"
+    r"|too many errors.*|\S+"
     r"|could not import .*\(-: #.*|[\w ./-]{0,40}: exit status \d+"
     r"|tests?: .*\d+.*|test result: .*|error: (?:process|script|recipe) .*(?:exit|fail).*|ok\s+\S+.*"
+    r"|.*\bfor more (?:information|details|help)\b.*"
     r"|traceback \(most recent call last\):|\$ .*|.*\bfinished in [\d.]+m?s|error: test failed.*"
     r"|error: could not compile .*|error: aborting due to .*|.*[\d.]+s? .*(?:passed|total).*|\d+ passed.*)",
     re.IGNORECASE,
 )
 _FRAME = _pattern(
-    r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |hint: |warning: )'
+    r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |hint: '
+    r"|(?:\w+ )?warn(?:ing)?\b|⚠"
+    r"|At (?:line|\S+\.ps1):\d|\+ (?:~|CategoryInfo|FullyQualified))",
+    re.IGNORECASE,
 )
 
 _EXTENSION = (
@@ -106,8 +121,22 @@ _SPACES = _pattern(r"\s+")
 # Lines that say something about their error only together with their numbers.
 _COMPARES = _pattern(r"(?:AssertionError: )?(?=assert )")
 _BARE_EXCEPTION = _pattern(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)")
-_SAYS_LITTLE = _pattern(r"<\w+>|\b\w*(?:Error|Exception)\b")
+# Words that name nothing: two errors that share only these have nothing in common.
+_SAYS_LITTLE = _pattern(
+    r"<\w+>|\b(?:\w*(?:Error|Exception)|(?:the|an?|to|of|in|on|at|is|are|was|were|be|been|it|its|or|and|with|while|for|by"
+    r"|from|not?|some|one|more|all|see|try|again|after|out|up|please|has|have|had|did|could|cannot|can|unable|errors?|err"
+    r"|exceptions?|fail(?:s|ed|ure|ing)?|fatal|panic|invalid|incorrect|syntax|context|compil(?:e|ed|ation|ing)|build|tests?"
+    r"|run(?:ning)?|checks?|emitted|unexpected|expected|unknown|missing|found|such|code|exit(?:ed)?|status|commands?"
+    r"|process|tasks?|scripts?|files?|directory|lines?|end|eof|token|input|output|log|details|occurred|time[d-]?-?outs?|timed"
+    r"|deadline|exceeded|permission|access|denied|refused|killed|terminated|aborted|stopped|internal|something|went"
+    r"|wrong|parse|parsing|issues?|problems?|due|previous|above|below|want|got|null|nil|none|undefined|value)\b)",
+    re.IGNORECASE,
+)
 _WORD = _pattern(r"[^\W\d_]{2,}")
+# What a compiler or linter names: something of the code; its rule and that rule's number are of any code.
+_OF_RULE = _pattern(r" ?\([\w/-]+\)$")
+_NAME = _pattern(r"[`'\"][^`'\"<>]*\w[^`'\"<>]*[`'\"]|\w[_.]\w|[a-z\d][A-Z]|[A-Za-z]\d|undefined: \w|[a-z]-[a-z]+:")
+_TEST = "test failed: "
 _IS_LITERAL = _pattern(r"assert |\S+:\d+: ")
 _TELLS = 3  # the least weight of a line by which its error is found, too
 _MOST_TELLING = 8
@@ -127,7 +156,7 @@ def signatures_in(text: str) -> list[str]:
         return [_test_signature(test["name"])]
     headline, others = signature_of(text), telling_lines(text)
     if not headline:
-        return others or [mask(text.strip().partition("\n")[0])]
+        return others or ([] if "\n" in text.strip() else [mask(text.strip())])
     return [headline, *(line for line in others if line != headline and not is_literal(line))]
 
 
@@ -168,15 +197,25 @@ def fingerprint(line: str) -> str:
     if compared := _COMPARES.match(message):
         return _SPACES.sub(" ", message[compared.end() :]).strip()[:MOST_CHARS]
     masked = mask(line)
-    if _WORD.search(_SAYS_LITTLE.sub("", masked)):
-        return masked
-    file = place["file"].replace("\\", "/") if place else ""
-    return line.removeprefix(file[: file.rfind("/") + 1])[:MOST_CHARS].strip() if masked else ""
+    says_something = _WORD.search(_SAYS_LITTLE.sub("", masked)) is not None
+    if place is None or _TEST_FAILED.match(line):
+        return masked if says_something or masked.startswith(_TEST) else ""
+    file = place["file"].replace("\\", "/").rpartition("/")[2]
+    if not says_something:
+        return f"{file}:{place['line']}: {message}"[:MOST_CHARS].strip() if masked else ""
+    named = _OF_RULE.sub("", masked)
+    is_of_code = place["column"] or named != masked
+    return f"{file}: {masked}"[:MOST_CHARS] if is_of_code and not _NAME.search(named) else masked
 
 
 def is_literal(signature: str) -> bool:
     """Whether a fingerprint has its numbers, so that it may well be met by chance."""
     return _IS_LITERAL.match(signature) is not None
+
+
+def differs_by_name(signature: str) -> bool:
+    """Whether nothing but the name of a file or folder tells an error from the next."""
+    return _NAMES_FILE.search(signature) is not None
 
 
 def headline_of(text: str) -> str:
@@ -212,7 +251,7 @@ def mask(line: str) -> str:
     if test := _failed_test(line):
         return test
     line = _PLACE.sub("", line, count=1)
-    keeps_names = _NAMES_FILE.search(line) is not None
+    keeps_names = differs_by_name(line)
     for pattern, replacement in _MASKS:
         line = pattern.sub(_last_name if keeps_names and replacement == "<path>" else replacement, line)
     return _SPACES.sub(" ", line).strip(" .:;,")[:MOST_CHARS].strip()
@@ -234,7 +273,7 @@ def _failed_test(line: str) -> str | None:
 
 def _test_signature(name: str) -> str:
     name = name.rpartition("/")[2].rpartition("::")[2]
-    return f"test failed: {name}"[:MOST_CHARS].strip(" .:;,")
+    return f"{_TEST}{name}"[:MOST_CHARS].strip(" .:;,")
 
 
 def _lines(text: str) -> list[str]:
@@ -258,7 +297,7 @@ def _best(lines: list[str]) -> str:
     best, best_weight = "", 0
     for line in lines:
         weight = _weight(line)
-        if weight > best_weight:
+        if weight >= max(1, best_weight):
             best, best_weight = line, weight
     return best
 

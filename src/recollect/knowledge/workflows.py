@@ -1,6 +1,6 @@
 """Workflows: which order of steps sessions take, how often it works, and which commands fail here."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
@@ -12,7 +12,7 @@ from recollect.knowledge.facts import Material
 from recollect.knowledge.records import FailingCommand, Route, Workflow
 from recollect.knowledge.runs import Run
 from recollect.knowledge.topics import relevance, topic_words
-from recollect.store import ExchangeRow, Step, StoredExchange, StoredFact
+from recollect.store import ExchangeRow, Step, StoredExchange
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200
@@ -25,7 +25,6 @@ _SAME_STEPS, _SAME_EXCHANGES = 0.5, 0.4
 _LEAST_USES, _LEAST_FAILURES, _LEAST_RATE = 5, 2, 0.05
 _MOST_ROUTES = 5
 _LEAST_RELEVANT = 0.6  # of the words of a goal: both of two, two of three
-_LEAST_SURE = 0.6
 
 
 def exchange_rows(material: Material, turns: Sequence[Turn], runs: Sequence[Run]) -> list[ExchangeRow]:
@@ -177,22 +176,14 @@ def _workflow(pattern: tuple[str, ...], chosen: Sequence[StoredExchange], lift: 
     )
 
 
-def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[StoredFact]) -> list[FailingCommand]:
-    """Commands that fail often (name, uses, failures, a sample of what they say), with what worked instead if known."""
-    instead: dict[str, Counter[str]] = defaultdict(Counter)
-    for fact in fixed:
-        command = fact.object if fact.object_kind == "command" else None
-        if command and fact.rule == "alternative" and fact.confidence >= _LEAST_SURE:
-            for name in shell.doings(fact.details.get("command") or "") & shell.doings(command):
-                instead[name][command] += 1
-    found = []
-    for name, count, failures, sample in uses:
-        is_frequent = count >= _LEAST_USES and failures >= _LEAST_FAILURES and failures / count >= _LEAST_RATE
-        if is_frequent and name[:1].isalnum():
-            best = instead[name].most_common(1)
-            found.append(
-                FailingCommand(name, count, failures, round(failures / count, 2), sample, best[0][0] if best else None)
-            )
+def failing_commands(uses: Sequence[tuple[str, int, int, str]]) -> list[FailingCommand]:
+    """Commands that fail often: name, uses, failures, a sample of what they say."""
+    found = [
+        FailingCommand(name, count, failures, round(failures / count, 2), sample)
+        for name, count, failures, sample in uses
+        if count >= _LEAST_USES and failures >= _LEAST_FAILURES and failures / count >= _LEAST_RATE
+        if name[:1].isalnum()
+    ]
     return sorted(found, key=lambda one: (-one.rate * min(one.failures, 10), one.command))
 
 

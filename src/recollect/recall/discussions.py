@@ -61,7 +61,7 @@ def find_discussions(
     """The exchanges that discussed a topic, the best match first; of an error also those in which it was printed."""
     kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
     words = _WORD.findall(topic)[:_MOST_WORDS]
-    query = " ".join([*words, *(f"kind:{kind}" for kind in kinds)])
+    of_kinds = " ".join(f"kind:{kind}" for kind in kinds)
     # Of a run of CJK letters the index has the pairs; the last letter by itself says nothing.
     parts = [part for part in spaced(folded(" ".join(words))).split() if not re.fullmatch(f"[{CJK}]", part)]
     asked = set(map(_letters, meaningful(parts or words)))
@@ -69,7 +69,13 @@ def find_discussions(
         return []
     least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(asked)
     options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
-    hits = search(store, query, options).hits
+    hits = []
+    if is_error:  # whole, as it was printed
+        hits = search(
+            store, '"{}" {}'.format(topic.strip().partition("\n")[0].replace('"', ""), of_kinds), options
+        ).hits
+        least = 0 if hits else least
+    hits = hits or search(store, " ".join([*words, of_kinds]), options).hits
     matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
     if not is_error:  # of an error, sessions that have it as it was typed come first
         matches.sort(key=lambda one: -one[0].score)
