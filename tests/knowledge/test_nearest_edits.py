@@ -133,35 +133,25 @@ def test_an_edit_that_is_undone_later_fixed_nothing(tmp_path: Path, undoing: str
     assert not [fix for fix in remembered(tmp_path, script).knowledge.fixes(error) if fix.confidence >= 0.6]
 
 
-def test_deleting_the_test_that_failed_is_told_as_such_and_a_guess(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("func TestDrain(t *testing.T) {\nt.Error(drained)\n}", "// hard to test"),
+        ('if drained != 4 {\nt.Errorf("drained %d, want 4", drained)\n}', ""),
+    ],
+    ids=["the test", "its check"],
+)
+def test_deleting_what_failed_is_no_fix(tmp_path: Path, before: str, after: str) -> None:
     output = "--- FAIL: TestDrain (0.01s)\n    pool_test.go:8: drained 3, want 4\nFAIL\n"
     script = (
         Script("deleted")
         .user("make the tests pass")
         .run("go test ./...", output, 1, is_test=True)
-        .edit("/srv/shop/pool_test.go", "func TestDrain(t *testing.T) {\nt.Error(drained)\n}", "// hard to test")
+        .edit("/srv/shop/pool_test.go", before, after, 7)
         .run("go test ./...", "ok  \tshop\t0.1s", is_test=True)
     )
 
-    fix = fix_of(tmp_path, script, "pool_test.go:8: drained 3, want 4")
-
-    assert "went away by deleting the test" in fix.text and fix.steps[0].gist == "deleted TestDrain"
-    assert fix.confidence < 0.6
-
-
-def test_deleting_what_the_test_checks_is_told_as_such_and_a_guess(tmp_path: Path) -> None:
-    output = "--- FAIL: TestDrain (0.01s)\n    pool_test.go:8: drained 3, want 4\nFAIL\n"
-    script = (
-        Script("unchecked")
-        .user("make the tests pass")
-        .run("go test ./...", output, 1, is_test=True)
-        .edit("/srv/shop/pool_test.go", 'if drained != 4 {\nt.Errorf("drained %d, want 4", drained)\n}', "", 7)
-        .run("go test ./...", "ok  \tshop\t0.1s", is_test=True)
-    )
-
-    fix = fix_of(tmp_path, script, "pool_test.go:8: drained 3, want 4")
-
-    assert "went away by deleting the check" in fix.text and fix.confidence < 0.6
+    assert remembered(tmp_path, script).knowledge.fixes("pool_test.go:8: drained 3, want 4") == []
 
 
 @pytest.mark.parametrize(

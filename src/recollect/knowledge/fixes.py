@@ -10,7 +10,7 @@ from recollect.clock import rfc3339
 from recollect.knowledge.mentions import has_word
 from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
-from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signature_of, signatures_in
+from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signatures_in
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
 from recollect.sessions import changed_since
 from recollect.store import Store, StoredFact
@@ -35,7 +35,8 @@ def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[F
     fixes = fixes_of(store, signatures[0]) or fixes_showing(store, signatures)
     if not fixes and not is_literal(signatures[0]):
         parts, alike = _alike(store, signatures[0])
-        others = parts or alike or ([] if signature_of(error_text) else _described(store, error_text))
+        # Where only a name tells one error from the next, none is like another.
+        others = parts or ([] if differs_by_name(signatures[0]) else alike or _described(store, error_text))
         fixes = [fix for other in others for fix in fixes_of(store, other, is_same_error=bool(parts))]
     fixes.sort(
         key=lambda fix: (
@@ -191,8 +192,6 @@ def _alike(store: Store, signature: str) -> tuple[list[str], list[str]]:
     parts = sorted(other for other in known if _is_part(signature, other) or _is_part(other, signature))
     weighed = ((_likeness(words, set(_WORD.findall(other.lower()))), other) for other in known)
     alike = [one for one in sorted(weighed, key=lambda one: (-one[0], one[1])) if one[0] >= _LEAST_ALIKE]
-    if differs_by_name(signature):
-        alike = []
     return parts if len(parts) <= _MOST_SHARING else [], [other for _, other in alike]
 
 

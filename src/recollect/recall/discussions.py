@@ -69,13 +69,10 @@ def find_discussions(
         return []
     least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(asked)
     options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
-    hits = []
-    if is_error:  # whole, as it was printed
-        hits = search(
-            store, '"{}" {}'.format(topic.strip().partition("\n")[0].replace('"', ""), of_kinds), options
-        ).hits
-        least = 0 if hits else least
-    hits = hits or search(store, " ".join([*words, of_kinds]), options).hits
+    # Of an error its whole line, too: its words may be common.
+    line = topic.strip().partition("\n")[0].replace('"', "")
+    queries = [f'"{line}"', " ".join(words)] if is_error else [" ".join(words)]
+    hits = [hit for query in queries for hit in search(store, f"{query} {of_kinds}", options).hits]
     matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
     if not is_error:  # of an error, sessions that have it as it was typed come first
         matches.sort(key=lambda one: -one[0].score)
