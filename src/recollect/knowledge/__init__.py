@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from recollect.knowledge.rehearse import make_rehearsal
     from recollect.knowledge.rules import Lessons, derive
     from recollect.knowledge.runs import steps_to_read
-    from recollect.knowledge.signature import error_in, signature_of
+    from recollect.knowledge.signature import error_in, is_same_failure, signature_of, signatures_of
     from recollect.knowledge.timeline import RECORDED, REMEMBERED, fact_of, fact_of_note
     from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
 else:

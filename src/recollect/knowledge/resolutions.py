@@ -13,7 +13,7 @@ from recollect.knowledge.demands import asks_change
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.explanations import explanation
 from recollect.knowledge.facts import Finding, Material
-from recollect.knowledge.mentions import Mentions, listed, main_changes, wording
+from recollect.knowledge.mentions import SUPPRESSES, Mentions, listed, main_changes, wording
 from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, PASSED
 from recollect.knowledge.runs import Change, Run
 from recollect.knowledge.signature import error_in, fingerprint, placed_lines, telling_lines
@@ -43,6 +43,8 @@ _NOT_BEGUN = re.compile(
     r"|: error TS\d+|exit (?:127|137|124)\b",
     re.IGNORECASE | re.MULTILINE,
 )
+_ADVISES = re.compile(r"\b(?:use|rewrite|replace|consider)\b")
+_OF_ITS_TIME = re.compile(r"\bgit .*(?:\b[0-9a-f]{7,40}\b|\s[\w.-]+/[\w.-]+)")  # names a commit or a branch
 _SKIPS_TEST = re.compile(
     r"\bt\.Skip|\bpytest\.(?:mark\.)?(?:skip|xfail)|@(?:unittest\.)?skip|@(?:Disabled|Ignore)\b"
     r"|\b(?:it|test|describe)\.(?:skip|todo)\b|\bx(?:it|describe)\(|#\[ignore"
@@ -180,12 +182,13 @@ def _fixed(
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
     confidence = limited(_confidence(error, success, steps, why, mentions), made, mentions)
+    if success.has_failed or _silences(steps, headline):
+        confidence = min(confidence, GUESS)
     changed = listed(change.sentence for change in steps)
     text, receipt = f"`{shortened(headline, _HEADLINE_CHARS)}` was fixed by {changed}", f"{PASSED}{success.command}"
     if success.has_failed:
         text = f"`{shortened(headline, _HEADLINE_CHARS)}` was gone after {changed}; the next run failed otherwise"
         receipt = f"{GONE}: {success.headline}"
-        confidence = min(confidence, GUESS)
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
@@ -253,6 +256,11 @@ def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
     return [line for line in telling_lines(material.text(error.last.result)) if line not in left]
 
 
+def _silences(steps: Sequence[Change], headline: str) -> bool:
+    """Whether a checker was only silenced that says what to do."""
+    return _ADVISES.search(headline) is not None and SUPPRESSES.search(steps[0].gist) is not None
+
+
 def _confidence(
     error: _Open, success: Run, steps: Sequence[Change], why: tuple[Step, str] | None, mentions: Mentions
 ) -> float:
@@ -260,6 +268,8 @@ def _confidence(
     main = steps[0]
     is_same = success.command == error.last.command or (success.is_test and error.last.is_test)
     confidence = 0.55 + (0.15 if is_same else 0.05) + (0.1 if why else 0.0) + (0.1 if mentions.weight(main) else 0.0)
+    if main.kind == "command" and _OF_ITS_TIME.search(main.name):
+        confidence = min(confidence, GUESS)
     if main.kind == "edit" and (not main.gist or main.gist.startswith("removed ")):
         confidence = min(confidence, GUESS)  # nobody knows which of its changes it was, or what came instead
     return confidence - (0.1 if success.position - error.last.position > _FAR else 0.0)

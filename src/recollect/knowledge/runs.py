@@ -43,7 +43,10 @@ _CHANGES = re.compile(
     r"|direnv|nvm|pyenv|asdf"
 )
 # Git commands that leave the files of a branch as they are: a check that passes then says nothing of a change.
-_LEAVES_FILES = re.compile(r"\bgit (?:-C \S+ )?(?:stash\b|checkout (?!.*(?:-- |--theirs|--ours))|reset (?!.*--hard))")
+_LEAVES_FILES = re.compile(
+    r"\bgit (?:-C \S+ )?(?:stash\b|checkout (?!.*(?:-- |--theirs|--ours))|reset (?!.*--hard)"
+    r"|config .*--(?:list|get)\b)"
+)
 _STARTED = re.compile(r"\b(?:running|started|moved) (?:in|to) (?:the )?background\b", re.IGNORECASE)
 _GOES_TO = re.compile(r"cd \S+ && ")
 _NOTES = re.compile(r"(?:^|/)plans/[^/]+\.md$|(?:^|/)scratchpad/")
@@ -117,7 +120,7 @@ class Change:
 def steps_to_read(trace: Trace) -> list[Step]:
     """Events whose full content the rules read: what people and agents said, edits, questions, and failures."""
     failed = {step.event_uid for step in trace.errors}
-    failing = {trace.calls[step.call_id].summary for step in trace.errors if (step.call_id or "") in trace.calls}
+    failing = {_call_of(trace, step) for step in trace.errors} - {None}
     spoken = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION)
     asking = {step.event_uid for step in trace.questions}
     edits = {edit.call.call_id for edit in trace.edits}

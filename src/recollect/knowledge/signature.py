@@ -140,11 +140,28 @@ _TEST = "test failed: "
 _IS_LITERAL = _pattern(r"assert |\S+:\d+: ")
 _TELLS = 3  # the least weight of a line by which its error is found, too
 _MOST_TELLING = 8
+_MOST_LISTED = 6
 
 
 def signature_of(text: str) -> str:
     """The fingerprint of an error's output; empty if no line of it says what is wrong."""
     return fingerprint(headline_of(text))
+
+
+def signatures_of(text: str) -> list[str]:
+    """The fingerprints of the errors that a failed call shows.
+
+    None of a long list: few of it are the call's own.
+    """
+    listed = [fingerprint(line) for line, _ in placed_lines(text)]
+    found = dict.fromkeys([signature_of(text), *listed[::-1]]) if len(listed) <= _MOST_LISTED else {}
+    return list(filter(None, found))
+
+
+def is_same_failure(headline: str, text: str) -> bool:
+    """Whether a test, if the headline is of one, fails with the same words in an output: it may fail in many ways."""
+    found = _TEST_NAME.match(headline)
+    return found is None or bool(found["why"] and found["why"] in text)
 
 
 def signatures_in(text: str) -> list[str]:
@@ -214,8 +231,8 @@ def is_literal(signature: str) -> bool:
 
 
 def differs_by_name(signature: str) -> bool:
-    """Whether nothing but the name of a file or folder tells an error from the next."""
-    return _NAMES_FILE.search(signature) is not None
+    """Whether nothing but the name of a file, a folder or a test tells an error from the next."""
+    return signature.startswith(_TEST) or _NAMES_FILE.search(signature) is not None
 
 
 def headline_of(text: str) -> str:
@@ -311,10 +328,12 @@ def _weight(line: str) -> int:
     message = line[place.end() :] if place else line
     if _SAYS_NOTHING.fullmatch(message):
         return 0
+    if place and not place["column"] and "test" in place["file"]:
+        return 2  # what a test prints: it may fail in many ways, and print this when it passes
     if place and (_SAYS_ERROR.search(message.lower()) or _CODE.search(message)):
         return _AT_PLACE
     if is_test:
-        return 3
+        return _AT_PLACE  # what else is printed may be of tests that pass
     if says_error:
         return 4 if _BEGINS_AS_ERROR.match(line) or _CODE.search(line) else 2
     return 1 if place and place["column"] and len(message) > 10 else 0

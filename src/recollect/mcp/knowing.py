@@ -121,5 +121,4 @@ def _sequence(workflow: "Workflow") -> str:
 
 def _failing(command: "FailingCommand") -> Recalled:
     lines = [cut_short(command.command, _TEXT_CHARS), f"said: {cut_short(command.sample, _TEXT_CHARS)}"]
-    lines += [f"worked instead: {cut_short(command.instead, _TEXT_CHARS)}"] if command.instead else []
     return Recalled(f"{AGENT}, {TOOL}", f"failed {command.failures} of {command.uses} times", "\n".join(lines))

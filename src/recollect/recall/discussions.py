@@ -82,8 +82,13 @@ def find_discussions(
         if event := events.get(match.event_uid):  # unless it was deleted meanwhile
             request = event if event.kind == USER_MSG else store.event_headers.request_of(event)
             exchanges.setdefault((match.session_uid, request.summary if request else ""), []).append((match, hit))
-    near = [exchange for exchange in exchanges.values() if len(asked & _words_of(exchange)) >= least]
     passages = _Passages(store)
+    near = [
+        exchange
+        for exchange in exchanges.values()
+        if len(asked & _words_of(exchange)) >= least
+        or (is_error and _letters(line) in _letters(passages.text(events[exchange[0][0].event_uid])))
+    ]
     return [_discussion(passages, events, exchange) for exchange in near[:limit]]
 
 
