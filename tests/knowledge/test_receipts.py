@@ -68,25 +68,6 @@ def test_a_run_that_does_not_show_how_it_went_closes_nothing(tmp_path: Path, fai
     assert fixes_of(tmp_path, script, "Error: the page cannot be written") == []
 
 
-@pytest.mark.parametrize(
-    ("failing", "later"),
-    [("./harness.sh verify-rewind", "./harness.sh cleanup"), ("golangci-lint run -x", "golangci-lint run | head -20")],
-)
-def test_what_cannot_fail_or_does_something_else_is_no_alternative(tmp_path: Path, failing: str, later: str) -> None:
-    script = Script("instead").user("verify it").run(failing, "Error: unknown flag: -x", 1).run(later, "cleaned")
-
-    assert fixes_of(tmp_path, script, "Error: unknown flag: -x") == []
-
-
-def test_another_option_is_an_alternative(tmp_path: Path) -> None:
-    script = Script("instead").user("verify it").run("gh pr diff 88 --stat", "unknown flag: --stat", 1)
-    script = script.run("gh pr diff 88 --name-only", "a.go")
-
-    (fix,) = fixes_of(tmp_path, script, "unknown flag: --stat")
-
-    assert fix.steps[0].name == "gh pr diff 88 --name-only"
-
-
 def test_tests_whose_end_was_cut_off_close_nothing(tmp_path: Path) -> None:
     script = (
         Script("cut")
@@ -209,6 +190,7 @@ def test_what_writes_no_file_is_no_change(command: str) -> None:
             "gh api comments/8/replies",
         ),
         ("fatal: the remote end hung up unexpectedly", "git status -sb", "git status --short"),
+        ("unknown flag: --stat", "gh pr diff 88 --stat", "gh pr diff 88 --name-only"),
     ],
 )
 def test_a_similar_command_that_worked_soon_after_is_no_fix(tmp_path: Path, error: str, failed: str, then: str) -> None:

@@ -154,7 +154,6 @@ def _surest(fixes: Sequence[Fix]) -> dict[str, Any] | None:
         "sessions": len(fix.sessions),
         "returns": fix.returns,
         "confidence": fix.confidence,
-        "error": fix.headline,
         "text": "\n".join(fix_lines(fix)),
         "at_ms": round(fixed.timestamp() * 1000) if fixed else None,
         "repo": fix.repo,

@@ -22,8 +22,9 @@ def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str
                 fix = json.load(file).get(signature)
         except (OSError, ValueError, AttributeError):  # also: damaged
             continue
-        # A session knows what it did itself.
-        if isinstance(fix, dict) and not fix["session"].endswith(session) and is_same_failure(fix["error"], error_text):
+        if not isinstance(fix, dict) or fix["session"].endswith(session):
+            continue  # a session knows what it did itself
+        if is_same_failure(fix["text"].partition("\n")[0].removeprefix("error: "), error_text):
             return signature, _text(fix)
     return "", ""
 

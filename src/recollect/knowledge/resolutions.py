@@ -16,7 +16,7 @@ from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.mentions import SUPPRESSES, Mentions, listed, main_changes, wording
 from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, PASSED
 from recollect.knowledge.runs import Change, Run
-from recollect.knowledge.signature import error_in, fingerprint, placed_lines, telling_lines
+from recollect.knowledge.signature import error_in, fingerprint, place_below, placed_lines, telling_lines
 from recollect.knowledge.standing import UNDOES, standing
 from recollect.store import Step
 
@@ -176,7 +176,7 @@ def _fixed(
 ) -> Finding:
     """What was changed before the next run without the error, which passed, or failed for another reason."""
     headline, output = error.last.headline, material.text(error.last.result)
-    mentions = Mentions(headline, output)
+    mentions = Mentions(place_below(headline, output), output)
     steps = main_changes(made, mentions)
     why = explanation(material, error.last.position, success.position, headline, wording(steps))
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
@@ -214,7 +214,7 @@ def _fixed(
 def _leaves_out_tests(material: Material, error: _Open, made: Sequence[Change]) -> bool:
     """Whether a test that had failed, or its check, was deleted or skipped: it was not repaired."""
     output, blocks = material.text(error.last.result), [block for change in made for block in change.blocks]
-    mentions = Mentions(error.last.headline, output)
+    mentions = Mentions(place_below(error.last.headline, output), output)
     if any(mentions.deletes_check(change, block) for change in made for block in change.blocks):
         return True
     removed = (path for change in made if change.kind == "command" for path in shell.removed_files(change.name))

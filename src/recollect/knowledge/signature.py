@@ -225,6 +225,14 @@ def fingerprint(line: str) -> str:
     return f"{file}: {masked}"[:MOST_CHARS] if is_of_code and not _NAME.search(named) else masked
 
 
+def place_below(headline: str, output: str) -> str:
+    """The line with which a failed test says where it failed, if the headline is its name; else the headline."""
+    lines = _lines(output) if _TEST_FAILED.match(headline) else []
+    below = lines[lines.index(headline) + 1 :] if headline in lines else []
+    said = next((line for line in below if _PLACE.match(line) or _TEST_FAILED.match(line)), headline)
+    return headline if _TEST_FAILED.match(said) else said
+
+
 def is_literal(signature: str) -> bool:
     """Whether a fingerprint has its numbers, so that it may well be met by chance."""
     return _IS_LITERAL.match(signature) is not None
