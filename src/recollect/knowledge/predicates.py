@@ -11,6 +11,7 @@ PREDICATES = (
 )  # fmt: skip
 AMENDMENT = "amendment"  # the kind of a decision that takes the place of an earlier session's
 SURE = 0.99
+GONE = "the error was gone in the next run, which failed otherwise"
 PASSED = "then passed: "  # and the command: the receipt of a fix
 STANDING = 0.8  # how sure a rule is that a user states for all that follows
 LEAST_CONFIDENCE = 0.6  # of what is shown unasked

@@ -151,7 +151,10 @@ class Audit:
     superseded: int
     contradicted: int
     unsupported: int
-    misquoted: int  # fixes that cite a run as passed that failed
+    unfinished: int  # fixes after which the next run failed
+    common: int  # fixes of an error that is known by a line which runs print that do not fail
+    looked_up: int  # fixes whose line was searched for, the newest
+    pasted: int  # wishes in a message that nobody typed
     echoes: int
     secrets: int
     rejected: int

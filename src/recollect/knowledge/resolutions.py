@@ -14,14 +14,13 @@ from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.explanations import explanation
 from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.mentions import SUPPRESSES, Mentions, listed, main_changes, wording
-from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, PASSED
+from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, GONE, PASSED
 from recollect.knowledge.runs import Change, Run
 from recollect.knowledge.signature import error_in, fingerprint, place_below, placed_lines, telling_lines
 from recollect.knowledge.standing import UNDOES, standing
 from recollect.store import Step
 
 RULE = "resolution"
-GONE = "the error was gone in the next run, which failed otherwise"
 _LEAST_LISTED, _MOST_LISTED = 2, 6  # errors of one output that have fixes of their own
 _FAR = 60  # events between failure and success
 GUESS = 0.55  # too unsure to be shown unasked
