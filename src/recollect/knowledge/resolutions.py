@@ -133,6 +133,8 @@ def _closed(
     material: Material, turns: Sequence[Turn], error: _Open, success: Run, changes: Sequence[Change]
 ) -> Iterator[Finding]:
     made = standing(material, _between(changes, error.last.position, success.position), changes)
+    output = material.text(error.last.result)  # a note in a document helps only where that is what was checked
+    made = [change for change in made if not change.name.endswith(".md") or change.name.rpartition("/")[2] in output]
     if made and not _leaves_out_tests(material, error, made):
         yield _fixed(material, turns, error, success, made)
         yield from _others_fixed(material, turns, error, success, made)
