@@ -205,25 +205,13 @@ def reported(name: str) -> Script:
     return Script(name).user(f"I get this:\n{ERROR}\nWhat is wrong?")
 
 
-def worked(script: Script) -> Script:
-    return script.edit("/srv/shop/spawn.py", "env = os.environ", "env = clean(os.environ)").agent("Fixed.")
-
-
-def test_a_reported_error_is_fixed_only_if_that_was_seen_or_said(tmp_path: Path) -> None:
+def test_a_reported_error_has_a_fix_only_if_a_run_showed_it(tmp_path: Path) -> None:
     seen = reported("seen").run("python spawn.py", ERROR, 1)
     seen.edit("/srv/shop/spawn.py", "env = os.environ", "env = clean(os.environ)").run("python spawn.py", "ok")
-    scripts = {
-        "said": worked(reported("said")).user("thanks, works"),
-        "unknown": worked(reported("unknown")).user("now add a page for tills"),
-        "seen": seen.agent("Fixed."),
-    }
+    said = reported("said").edit("/srv/shop/spawn.py", "env = os.environ", "env = clean(os.environ)")
 
-    sure = {}
-    for name, script in scripts.items():
-        fixes = remembered(tmp_path / name, script).knowledge.fixes(ERROR)
-        sure[name] = max(fix.confidence for fix in fixes) >= 0.6
-
-    assert sure == {"said": True, "unknown": False, "seen": True}
+    assert remembered(tmp_path / "seen", seen).knowledge.fixes(ERROR)[0].confidence >= 0.6
+    assert remembered(tmp_path / "said", said.user("thanks, works")).knowledge.fixes(ERROR) == []
 
 
 def test_a_complaint_that_shows_no_error_has_no_fix(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def _nearness(fix: Fix, error_text: str) -> int:
 
 def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> list[Fix]:
     """Every fix of an error with this signature that is likely enough."""
-    fixed = [fact for kind in ("error", "problem") for fact in store.facts.about(kind, signature, (FIXED_BY,))]
+    fixed = store.facts.about("error", signature, (FIXED_BY,))
     if not fixed:
         return []
     met = store.facts.pointing_at("error", signature, FAILS_WITH)

@@ -6,7 +6,6 @@ What was changed in between is the resolution, as far as it lasted and belongs t
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from recollect.distill import one_line, shell, shortened
 from recollect.knowledge.demands import asks_change
@@ -182,9 +181,7 @@ def _fixed(
     why = explanation(material, error.last.position, success.position, headline, wording(steps))
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    confidence = limited(_confidence(error, success, steps, why, mentions), made, mentions)
-    if success.has_failed or _silences(steps, headline):
-        confidence = min(confidence, GUESS)
+    confidence = _confidence(error, success, steps, made, mentions, has_why=why is not None)
     changed = listed(change.sentence for change in steps)
     text, receipt = f"`{shortened(headline, _HEADLINE_CHARS)}` was fixed by {changed}", f"{PASSED}{success.command}"
     if success.has_failed:
@@ -193,19 +190,19 @@ def _fixed(
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
-    details = details_of(
-        headline,
-        steps,
-        why,
-        success.result.ts_ms,
-        command=error.first.command,
-        passed=None if success.has_failed else success.command,
-        step_count=len(steps),
-        chosen_by="user" if quote else "agent",
-        quote=quote,
-        tried=[change.sentence for change in main_changes(error.tried, mentions)],
-        lines=[] if is_listed else _lines_gone(material, error, success),
-    )
+    details = {
+        "headline": shortened(headline, 300),
+        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        "step_count": len(steps),
+        "why": why[1] if why else None,
+        "chosen_by": "user" if quote else "agent",
+        "quote": quote,
+        "tried": [change.sentence for change in main_changes(error.tried, mentions)],
+        "fixed_ms": success.result.ts_ms,
+        "lines": [] if is_listed else _lines_gone(material, error, success),
+        "command": shortened(one_line(error.first.command), 200),
+        "passed": None if success.has_failed else shortened(one_line(success.command), 200),
+    }
     first = steps[0]
     return Finding(
         RULE, FIXED_BY, ("error", error.first.signature), (first.kind, first.name), text, confidence, evidence, details
@@ -216,38 +213,17 @@ def _leaves_out_tests(material: Material, error: _Open, made: Sequence[Change]) 
     """Whether a test that had failed, or its check, was deleted or skipped: it was not repaired."""
     output, blocks = material.text(error.last.result), [block for change in made for block in change.blocks]
     mentions = Mentions(place_below(error.last.headline, output), output)
-    if any(mentions.deletes_check(change, block) for change in made for block in change.blocks):
-        return True
-    removed = (path for change in made if change.kind == "command" for path in shell.removed_files(change.name))
-    if error.last.is_test and any(path.rpartition("/")[2] in output for path in removed):
-        return True
-    if any(map(_SKIPS_TEST.search, (line for block in blocks for line in block.added if line not in block.removed))):
-        return True
+    removed = [path for change in made if change.kind == "command" for path in shell.removed_files(change.name)]
     gone, come = (
         {match["name"] for side in sides for line in side if (match := _DEFINES_TEST.match(line))}
         for sides in ([block.removed for block in blocks], [block.added for block in blocks])
     )
-    failed = {match["name"] for match in _FAILED_TEST.finditer(output)}
-    return bool((gone - come) & failed)
-
-
-def details_of(
-    headline: str, steps: Sequence[Change], why: tuple[Step, str] | None, fixed_ms: int | None, **others: Any
-) -> dict[str, Any]:
-    """What a fix is stored with."""
-    for name in ("command", "passed"):
-        others[name] = others.get(name) and shortened(one_line(others[name]), 200)
-    return {
-        "headline": shortened(headline, 300),
-        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
-        "step_count": len(steps),
-        "why": why[1] if why else None,
-        "chosen_by": "agent",
-        "quote": None,
-        "tried": [],
-        "fixed_ms": fixed_ms,
-        "lines": [],
-    } | others
+    return (
+        any(mentions.deletes_check(change, block) for change in made for block in change.blocks)
+        or (error.last.is_test and any(path.rpartition("/")[2] in output for path in removed))
+        or any(_SKIPS_TEST.search(line) for block in blocks for line in block.added if line not in block.removed)
+        or not (gone - come).isdisjoint(match["name"] for match in _FAILED_TEST.finditer(output))
+    )
 
 
 def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
@@ -257,30 +233,26 @@ def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
     return [line for line in telling_lines(material.text(error.last.result)) if line not in left]
 
 
-def _silences(steps: Sequence[Change], headline: str) -> bool:
-    """Whether a checker was only silenced that says what to do."""
-    return _ADVISES.search(headline) is not None and SUPPRESSES.search(steps[0].gist) is not None
-
-
 def _confidence(
-    error: _Open, success: Run, steps: Sequence[Change], why: tuple[Step, str] | None, mentions: Mentions
+    error: _Open, success: Run, steps: Sequence[Change], made: Sequence[Change], mentions: Mentions, *, has_why: bool
 ) -> float:
-    """How sure it is that these changes made the error go."""
+    """How sure it is that these changes made the error go, and would again."""
     main = steps[0]
     is_same = success.command == error.last.command or (success.is_test and error.last.is_test)
-    confidence = 0.55 + (0.15 if is_same else 0.05) + (0.1 if why else 0.0) + (0.1 if mentions.weight(main) else 0.0)
-    if main.kind == "command" and _OF_ITS_TIME.search(main.name):
-        confidence = min(confidence, GUESS)
-    if main.kind == "edit" and (not main.gist or main.gist.startswith("removed ")):
-        confidence = min(confidence, GUESS)  # nobody knows which of its changes it was, or what came instead
-    return confidence - (0.1 if success.position - error.last.position > _FAR else 0.0)
-
-
-def limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> float:
-    """The confidence; that of a guess if work was only undone, or of several changes the error shows none."""
-    is_undone = all(change.kind == "command" and UNDOES.search(change.name) for change in made)
-    is_related = len({change.name for change in made}) == 1 or any(map(mentions.weight, made))
-    return confidence if is_related and not is_undone else min(confidence, GUESS)
+    confidence = (
+        0.55 + (0.15 if is_same else 0.05) + (0.1 if has_why else 0.0) + (0.1 if mentions.weight(main) else 0.0)
+    )
+    is_guess = (
+        success.has_failed
+        or all(change.kind == "command" and UNDOES.search(change.name) for change in made)
+        or (len({change.name for change in made}) > 1 and not any(map(mentions.weight, made)))
+        or (main.kind == "command" and _OF_ITS_TIME.search(main.name))
+        # Nobody knows which of its changes it was, or what came instead.
+        or (main.kind == "edit" and (not main.gist or main.gist.startswith("removed ")))
+        # A checker that says what to do was only silenced.
+        or (_ADVISES.search(error.last.headline) and SUPPRESSES.search(main.gist))
+    )
+    return min(confidence, GUESS if is_guess else 1.0) - (0.1 if success.position - error.last.position > _FAR else 0.0)
 
 
 def _failed(material: Material, error: _Open, end: Run | None) -> Finding:
