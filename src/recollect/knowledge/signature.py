@@ -66,7 +66,7 @@ _NAMES_TEST = _pattern(r"(?P<name>(?:[\w./-]+::)*(?:Test[A-Z_]|test_)[\w/\[\]-]*
 _TEST_NAME = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
 # Lines that name nothing: a runner's last words, counts, echoes of what was run.
 _SAYS_NOTHING = _pattern(
-    r"(?:error|fail(?:ed)?|exit(?: code| status)? -?\d+|.*\btask failed|make(?:\[\d+\])?: \*\*\*.*"
+    r"(?:error|\w*warning: .*|fail(?:ed)?|exit(?: code| status)? -?\d+|.*\btask failed|make(?:\[\d+\])?: \*\*\*.*"
     r"|npm (?:err!|warn|notice).*|[\w.]*(?:Error|Exception)"
     r"|.*command failed(?: with exit code \d+)?\.?|.*returned non-zero exit status.*|\* [\w-]+: \d+"
     r"|found \d+ errors?.*|\d+ (?:issues?|problems?|errors?|failed)\b.*|=+ .* =+|-+"
@@ -82,7 +82,7 @@ _SAYS_NOTHING = _pattern(
 )
 _FRAME = _pattern(
     r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |hint: '
-    r"|(?:\w+ )?warn(?:ing)?\b|⚠"
+    r"|(?:\w+ )?\w*warn(?:ing)?\b|⚠"
     r"|At (?:line|\S+\.ps1):\d|\+ (?:~|CategoryInfo|FullyQualified))",
     re.IGNORECASE,
 )
@@ -104,7 +104,9 @@ _MASKS = (
 )
 # Where nothing but the name of a file or folder tells one error from the next.
 _NAMES_FILE = _pattern(
-    r"no such file|not found|cannot find|does not exist|not exist|permission denied|conflict in", re.IGNORECASE
+    r"no such file|not found|cannot find|does not exist|not exist|permission denied|conflict in"
+    r"|没有那个|沒有此|权限|nicht gefunden|berechtigung|aucun fichier|non accordée|no existe|denegado|そのような|許可が",
+    re.IGNORECASE,
 )
 # How people lead over to an error.
 _SHOWN = _pattern(
@@ -336,10 +338,9 @@ def _weight(line: str) -> int:
     message = line[place.end() :] if place else line
     if _SAYS_NOTHING.fullmatch(message):
         return 0
-    if place and not place["column"] and "test" in place["file"]:
-        return 2  # what a test prints: it may fail in many ways, and print this when it passes
     if place and (_SAYS_ERROR.search(message.lower()) or _CODE.search(message)):
-        return _AT_PLACE
+        # A test may fail in many ways, and print the same when it passes.
+        return 2 if not place["column"] and "test" in place["file"] else _AT_PLACE
     if is_test:
         return _AT_PLACE  # what else is printed may be of tests that pass
     if says_error:
