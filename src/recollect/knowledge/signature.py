@@ -105,7 +105,8 @@ _MASKS = (
 # Where nothing but the name of a file or folder tells one error from the next.
 _NAMES_FILE = _pattern(
     r"no such file|not found|cannot find|does not exist|not exist|permission denied|conflict in"
-    r"|没有那个|沒有此|权限|nicht gefunden|berechtigung|aucun fichier|non accordée|no existe|denegado|そのような|許可が",
+    r"|没有那个|沒有此|权限|nicht gefunden|berechtigung|aucun fichier|non accordée|no existe|denegado"
+    r"|そのような|許可が",
     re.IGNORECASE,
 )
 # How people lead over to an error.
