@@ -50,7 +50,7 @@ def test_the_fix_comes_once_for_a_session_with_its_evidence(desk: Desk) -> None:
     ("error", "signature"),
     [
         ("Exit code 1\n# zoo/walrus\n./walrus.go:12:3: undefined: herring\n", "undefined: herring"),
-        ("Exit code 2\nsrc/zoo.rs:7:5: mismatched types\n", "mismatched types"),
+        ("Exit code 2\nsrc/zoo.rs:7:5: mismatched types\n", "zoo.rs: mismatched types"),
     ],
 )
 def test_compilers_that_call_nothing_an_error_are_understood(desk: Desk, error: str, signature: str) -> None:

@@ -13,7 +13,7 @@ from tests.hooks.test_fixes import ERROR, _prepare
 from tests.mcp.test_red_team import POISON, require_harmless
 
 EARLIER = "5f0c2f6e-0000-4000-8000-000000000009"
-REQUEST = "Please move the walrus pool behind the penguin house before winter"
+REQUEST = "Please move the walrus pool behind the penguin house before winter and paint its wooden fence green"
 
 
 def _set(desk: Desk, monkeypatch: pytest.MonkeyPatch, key: str, value: str) -> None:
@@ -138,3 +138,11 @@ def test_a_value_of_the_wrong_type_is_refused(desk: Desk, monkeypatch: pytest.Mo
     done = CliRunner().invoke(main, ["config", "hooks.prompts", value])
 
     assert done.exit_code != 0 and "hooks.prompts" in done.output
+
+
+def test_a_short_request_may_mean_something_else_each_time(asked: Desk) -> None:
+    short = "can you review the changes of the walrus branch"
+    asked.write(EARLIER, short)
+    asked.sweep()
+
+    assert asked.hook("UserPromptSubmit", prompt=short) == ""

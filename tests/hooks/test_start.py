@@ -78,7 +78,7 @@ def test_a_group_is_told_nothing_of_others(known: Desk, event: str) -> None:
     _prepare(known)
     (known.store / "hooks.json").write_text('{"brief": true, "fixes": true, "prompts": true}')
     payload = {"hook_event_name": event, "session_id": "x", "cwd": str(known.project), "source": "clear"}
-    payload |= {"error": ERROR, "prompt": "feed the walrus " + "and the seal " * 400}
+    payload |= {"error": ERROR, "prompt": f"I get this:\n{ERROR}"}
     environment = {"RECOLLECT_HOME": str(known.store), "PATH": os.environ["PATH"], "CLAUDE_CODE_SESSION_ID": "x"}
 
     def said(**more: str) -> str:

@@ -142,14 +142,14 @@ def test_a_line_that_is_still_printed_after_the_fix_does_not_lead_to_it(tmp_path
         Script("half")
         .user("make it compile")
         .run("make app", both, 1)
-        .edit("/srv/shop/a.c", "Alpha", "alpha")
-        .run("make app", both.partition("\n")[2], 1)
+        .edit("/srv/shop/a.c", "Beta", "beta")
+        .run("make app", both.partition("\n")[0], 1)
     )
 
     memory = remembered(tmp_path, script)
 
-    assert memory.knowledge.fixes("error: cannot find `Alpha` in scope")[0].is_same_error
-    assert not any(fix.is_same_error for fix in memory.knowledge.fixes("error: cannot find `Beta` in scope"))
+    assert memory.knowledge.fixes("error: cannot find `Beta` in scope")[0].is_same_error
+    assert not any(fix.is_same_error for fix in memory.knowledge.fixes("error: cannot find `Alpha` in scope"))
 
 
 def test_of_many_edits_the_one_of_the_symbol_that_the_error_names_is_told(tmp_path: Path) -> None:
@@ -201,18 +201,10 @@ def test_the_line_that_the_error_shows_is_told_and_what_was_added_to_it(tmp_path
     assert fix.steps[0].gist == "added `//nolint:gosec // best effort` after `os.Remove(path)`"
 
 
-@pytest.mark.parametrize(
-    ("error", "then"),
-    [
-        ("Error: no such column as total", "git checkout -- src/sums.py"),
-        ("error: failed to parse jq expression (line 1, column 7)", ""),
-    ],
-    ids=["work that was only undone", "an expression spelled right"],
-)
-def test_what_helps_nobody_else_is_a_guess(tmp_path: Path, error: str, then: str) -> None:
-    script = Script("one").user("sum it up").run("gh api sums --jq '.[] | a != b'", error, 1)
-    script = script.run(then, "done") if then else script
-    script.run("gh api sums --jq '.[] | a == b'", "12")
+def test_work_that_was_only_undone_is_a_guess(tmp_path: Path) -> None:
+    error = "Error: no such column as total"
+    script = Script("one").user("sum it up").run("gh api sums", error, 1)
+    script.run("git checkout -- src/sums.py", "done").run("gh api sums", "12")
 
     fixes = remembered(tmp_path, script).knowledge.fixes(error)
 
@@ -268,7 +260,7 @@ def test_nothing_is_claimed_where_nothing_was_fixed(tmp_path: Path, steps: objec
     assert memory._store.facts.select(("fixed_by",)) == []
 
 
-def test_an_error_that_the_user_shows_is_fixed_by_what_was_done_for_it(tmp_path: Path) -> None:
+def test_of_an_error_that_the_user_shows_the_cause_is_known_and_no_fix(tmp_path: Path) -> None:
     script = (
         Script("shown")
         .user("I get this:\nError: Cannot launch inside another session\nWhat is wrong?")
@@ -278,10 +270,10 @@ def test_an_error_that_the_user_shows_is_fixed_by_what_was_done_for_it(tmp_path:
         .user("thanks, works")
     )
 
-    fix = remembered(tmp_path, script).knowledge.fixes("Error: Cannot launch inside another session")[0]
+    memory = remembered(tmp_path, script)
 
-    assert fix.why is not None and "inherits CLAUDECODE" in fix.why
-    assert fix.steps[0].name == "spawn.py"
+    assert memory.knowledge.fixes("Error: Cannot launch inside another session") == []
+    assert "inherits CLAUDECODE" in str(memory.knowledge.why("cannot launch inside another session")[0])
 
 
 def test_what_did_not_help_is_no_fix(tmp_path: Path) -> None:

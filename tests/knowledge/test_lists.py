@@ -72,7 +72,7 @@ def linted() -> Script:
         .user("make it clean")
         .run("make lint", LINT, 1)
         .edit("/srv/shop/a.go", "os.Remove(p)", "_ = os.Remove(p)")
-        .edit("/srv/shop/b.go", "func listStates() {}", "")
+        .edit("/srv/shop/b.go", "func listStates() {}", "var _ = listStates")
         .run("make lint", "0 issues")
     )
 
@@ -121,11 +121,11 @@ def test_the_audit_counts_receipts_that_contradict_themselves(tmp_path: Path) ->
     store = memory._store
     failed = next(event for event in memory.events(memory.session("scripted:pool")) if event.is_error)
     evidence = json.dumps([{"event_uid": failed.event_uid, "quote": "then passed: go test ./pool"}])
-    assert audit(store, str).misquoted == 0
+    assert audit(store, str).unfinished == 0
     with store._memory.transaction() as connection:
         connection.execute("UPDATE facts SET evidence = ? WHERE predicate = 'fixed_by'", (evidence,))
 
     found = audit(store, str)
 
-    assert found.misquoted == 1
+    assert found.unfinished == 1
     assert (found.stale, found.checked) == (0, 0)  # no repository is at hand

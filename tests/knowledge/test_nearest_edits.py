@@ -133,35 +133,25 @@ def test_an_edit_that_is_undone_later_fixed_nothing(tmp_path: Path, undoing: str
     assert not [fix for fix in remembered(tmp_path, script).knowledge.fixes(error) if fix.confidence >= 0.6]
 
 
-def test_deleting_the_test_that_failed_is_told_as_such_and_a_guess(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("func TestDrain(t *testing.T) {\nt.Error(drained)\n}", "// hard to test"),
+        ('if drained != 4 {\nt.Errorf("drained %d, want 4", drained)\n}', ""),
+    ],
+    ids=["the test", "its check"],
+)
+def test_deleting_what_failed_is_no_fix(tmp_path: Path, before: str, after: str) -> None:
     output = "--- FAIL: TestDrain (0.01s)\n    pool_test.go:8: drained 3, want 4\nFAIL\n"
     script = (
         Script("deleted")
         .user("make the tests pass")
         .run("go test ./...", output, 1, is_test=True)
-        .edit("/srv/shop/pool_test.go", "func TestDrain(t *testing.T) {\nt.Error(drained)\n}", "// hard to test")
+        .edit("/srv/shop/pool_test.go", before, after, 7)
         .run("go test ./...", "ok  \tshop\t0.1s", is_test=True)
     )
 
-    fix = fix_of(tmp_path, script, "pool_test.go:8: drained 3, want 4")
-
-    assert "went away by deleting the test" in fix.text and fix.steps[0].gist == "deleted TestDrain"
-    assert fix.confidence < 0.6
-
-
-def test_deleting_what_the_test_checks_is_told_as_such_and_a_guess(tmp_path: Path) -> None:
-    output = "--- FAIL: TestDrain (0.01s)\n    pool_test.go:8: drained 3, want 4\nFAIL\n"
-    script = (
-        Script("unchecked")
-        .user("make the tests pass")
-        .run("go test ./...", output, 1, is_test=True)
-        .edit("/srv/shop/pool_test.go", 'if drained != 4 {\nt.Errorf("drained %d, want 4", drained)\n}', "", 7)
-        .run("go test ./...", "ok  \tshop\t0.1s", is_test=True)
-    )
-
-    fix = fix_of(tmp_path, script, "pool_test.go:8: drained 3, want 4")
-
-    assert "went away by deleting the check" in fix.text and fix.confidence < 0.6
+    assert remembered(tmp_path, script).knowledge.fixes("pool_test.go:8: drained 3, want 4") == []
 
 
 @pytest.mark.parametrize(
@@ -215,25 +205,13 @@ def reported(name: str) -> Script:
     return Script(name).user(f"I get this:\n{ERROR}\nWhat is wrong?")
 
 
-def worked(script: Script) -> Script:
-    return script.edit("/srv/shop/spawn.py", "env = os.environ", "env = clean(os.environ)").agent("Fixed.")
-
-
-def test_a_reported_error_is_fixed_only_if_that_was_seen_or_said(tmp_path: Path) -> None:
+def test_a_reported_error_has_a_fix_only_if_a_run_showed_it(tmp_path: Path) -> None:
     seen = reported("seen").run("python spawn.py", ERROR, 1)
     seen.edit("/srv/shop/spawn.py", "env = os.environ", "env = clean(os.environ)").run("python spawn.py", "ok")
-    scripts = {
-        "said": worked(reported("said")).user("thanks, works"),
-        "unknown": worked(reported("unknown")).user("now add a page for tills"),
-        "seen": seen.agent("Fixed."),
-    }
+    said = reported("said").edit("/srv/shop/spawn.py", "env = os.environ", "env = clean(os.environ)")
 
-    sure = {}
-    for name, script in scripts.items():
-        fixes = remembered(tmp_path / name, script).knowledge.fixes(ERROR)
-        sure[name] = max(fix.confidence for fix in fixes) >= 0.6
-
-    assert sure == {"said": True, "unknown": False, "seen": True}
+    assert remembered(tmp_path / "seen", seen).knowledge.fixes(ERROR)[0].confidence >= 0.6
+    assert remembered(tmp_path / "said", said.user("thanks, works")).knowledge.fixes(ERROR) == []
 
 
 def test_a_complaint_that_shows_no_error_has_no_fix(tmp_path: Path) -> None:

@@ -68,25 +68,6 @@ def test_a_run_that_does_not_show_how_it_went_closes_nothing(tmp_path: Path, fai
     assert fixes_of(tmp_path, script, "Error: the page cannot be written") == []
 
 
-@pytest.mark.parametrize(
-    ("failing", "later"),
-    [("./harness.sh verify-rewind", "./harness.sh cleanup"), ("golangci-lint run -x", "golangci-lint run | head -20")],
-)
-def test_what_cannot_fail_or_does_something_else_is_no_alternative(tmp_path: Path, failing: str, later: str) -> None:
-    script = Script("instead").user("verify it").run(failing, "Error: unknown flag: -x", 1).run(later, "cleaned")
-
-    assert fixes_of(tmp_path, script, "Error: unknown flag: -x") == []
-
-
-def test_another_option_is_an_alternative(tmp_path: Path) -> None:
-    script = Script("instead").user("verify it").run("gh pr diff 88 --stat", "unknown flag: --stat", 1)
-    script = script.run("gh pr diff 88 --name-only", "a.go")
-
-    (fix,) = fixes_of(tmp_path, script, "unknown flag: --stat")
-
-    assert fix.steps[0].name == "gh pr diff 88 --name-only"
-
-
 def test_tests_whose_end_was_cut_off_close_nothing(tmp_path: Path) -> None:
     script = (
         Script("cut")
@@ -200,18 +181,50 @@ def test_what_writes_no_file_is_no_change(command: str) -> None:
     assert not shell.writes_file(command)
 
 
-def test_a_command_corrected_at_once_is_a_guess(tmp_path: Path) -> None:
-    script = (
-        Script("corrected")
-        .user("get the comments")
-        .run("gh api comments/7/replies", "error: parent comment is not found in this request", 1)
-        .run("gh api comments/8/replies", "[]")
-    )
+@pytest.mark.parametrize(
+    ("error", "failed", "then"),
+    [
+        (
+            "error: parent comment is not found in this request",
+            "gh api comments/7/replies",
+            "gh api comments/8/replies",
+        ),
+        ("fatal: the remote end hung up unexpectedly", "git status -sb", "git status --short"),
+        ("unknown flag: --stat", "gh pr diff 88 --stat", "gh pr diff 88 --name-only"),
+    ],
+)
+def test_a_similar_command_that_worked_soon_after_is_no_fix(tmp_path: Path, error: str, failed: str, then: str) -> None:
+    script = Script("chance").user("get the comments").run(failed, error, 1).run(then, "[]")
 
-    (fix,) = fixes_of(tmp_path, script, "error: parent comment is not found in this request")
+    assert fixes_of(tmp_path, script, error) == []
 
-    assert fix.steps[0].name == "gh api comments/8/replies"
-    assert fix.confidence < 0.6
+
+@pytest.mark.parametrize(
+    ("command", "then", "printed"),
+    [
+        ("make app", "make app", "error: no wheel for quokka, falling back\nbuilt"),
+        ("npm run dev", "npm run dev", "Command running in background with ID: b1"),
+        ("npm run dev", "npm run dev &", ""),
+    ],
+    ids=["the line is still printed", "started in the background", "started by the shell"],
+)
+def test_a_run_that_shows_no_success_closes_no_error(tmp_path: Path, command: str, then: str, printed: str) -> None:
+    error = "error: no wheel for quokka, falling back"
+    script = Script("open").user("run it").run(command, error, 1).edit("/srv/shop/a.py", "1", "2")
+
+    assert fixes_of(tmp_path, script.run(then, printed), error) == []
+
+
+@pytest.mark.parametrize(
+    "way", ["rm tests/test_rain.py", "git rm -q tests/test_rain.py", "@pytest.mark.skip(reason='later')"]
+)
+def test_a_test_that_was_deleted_or_skipped_was_not_repaired(tmp_path: Path, way: str) -> None:
+    error = "ModuleNotFoundError: No module named 'services.weather'"
+    script = Script("rain").user("run the tests")
+    script.run("pytest", f"ERROR collecting tests/test_rain.py\n{error}", 2, is_test=True)
+    script = script.edit("/srv/shop/tests/test_rain.py", "def", f"{way}\ndef") if way[0] == "@" else script.run(way, "")
+
+    assert fixes_of(tmp_path, script.run("pytest", "12 passed", is_test=True), error) == []
 
 
 def test_two_errors_of_a_file_that_was_edited_once_were_fixed_by_that_edit(tmp_path: Path) -> None:

@@ -108,8 +108,24 @@ def test_a_command_that_keeps_failing_is_named_as_such_and_saves_nothing(tmp_pat
     assert (rehearsal.seconds, rehearsal.tokens) == (0, 0)
 
 
-def test_an_error_that_was_left_alone_cost_nothing_that_is_known(tmp_path: Path) -> None:
-    assert remembered(tmp_path, solved("one", 0, "a"), failed_only("two", 1)).knowledge.rehearse().repeats == ()
+def test_an_error_that_came_back_counts_if_nobody_solved_it_again_but_cost_nothing_that_is_known(
+    tmp_path: Path,
+) -> None:
+    rehearsal = remembered(tmp_path, solved("one", 0, "a"), failed_only("two", 1)).knowledge.rehearse()
+
+    assert [(one.kind, one.session_uid) for one in rehearsal.repeats] == [("error", "scripted:two")]
+    assert (rehearsal.seconds, rehearsal.tokens) == (0, 0)
+
+
+@pytest.mark.parametrize(("other", "repeats"), [("python close.py", 1), ("python count.py", 0)])
+def test_time_outs_of_different_commands_have_nothing_in_common(tmp_path: Path, other: str, repeats: int) -> None:
+    def waited(name: str, day: int, command: str) -> Script:
+        script = Script(name, day).user("close").run(command, "Error: the ledger service timed out", 1)
+        return script.edit("/srv/shop/close.py", "mode = 'r'", "mode = 'a'").run(command, "closed")
+
+    memory = remembered(tmp_path, waited("one", 0, "python close.py"), waited("two", 1, other))
+
+    assert len(memory.knowledge.rehearse().repeats) == repeats
 
 
 def met(name: str, day: int, message: str, pause: int = 0) -> Script:

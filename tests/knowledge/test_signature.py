@@ -109,3 +109,50 @@ def test_a_missing_file_is_known_by_its_name_not_by_its_folder() -> None:
 
 def test_a_failed_test_file_keeps_its_name() -> None:
     assert signature_of("FAIL: web/cart.test.ts") != signature_of("FAIL: web/order.test.ts")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "SyntaxError: invalid syntax",
+        "Failed to compile.",
+        "Error Context: test-results/login/error-context.md",
+        "0 upgraded, 0 newly installed, 0 to remove and 12 not upgraded.",
+        "DeprecationWarning: `walrus` must be fed",
+        "Error: context deadline exceeded",
+        "Command timed out after 2m 0.0s",
+    ],
+)
+def test_a_line_that_names_nothing_of_its_own_identifies_no_error(output: str) -> None:
+    assert signature_of(f"Exit code 1\n{output}") == ""
+
+
+def test_what_a_linter_says_of_any_code_identifies_an_error_with_its_file_only() -> None:
+    said = "pool/till.go:{}:2: Error return value is not checked (errcheck)"
+
+    assert signature_of(said.format(3)) == signature_of(said.format(9))
+    assert signature_of(said.format(3)) != signature_of(said.format(3).replace("till", "shop"))
+
+
+def test_the_last_line_that_names_an_error_counts() -> None:
+    output = "Exit code 1\n○ Palisade Relay: Not found\nline 31: TINT: unbound variable"
+
+    assert "TINT" in signature_of(output)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("bash: gh: 未找到命令", "gh"),
+        ("/bin/bash: 行 1: gh: 未找到命令", "gh"),
+        ("sudo: 需要密码", "sudo"),
+        ("bash: Zeile 1: gh: Kommando nicht gefunden.", "gh"),
+        ("bash: ligne 1: gh : commande introuvable", "gh"),
+        ("ls: no se puede acceder a 'report.txt': No existe el fichero o el directorio", "report.txt"),
+        ("rm: 'report.txt' を削除できません: そのようなファイルやディレクトリはありません", "report.txt"),
+        ("sh: 1: gh: not found", "gh"),
+        ("gh : The term 'gh' is not recognized as the name of a cmdlet, function, script file.", "gh"),
+    ],
+)
+def test_shells_of_other_languages_have_fingerprints(line: str, name: str) -> None:
+    assert name in signature_of(f"Exit code 127\n{line}")

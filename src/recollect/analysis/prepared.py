@@ -29,8 +29,6 @@ from recollect.knowledge import (
     find_decisions,
     fix_lines,
     fixes_of,
-    fixes_showing,
-    is_literal,
 )
 from recollect.recall import (
     HOOK_DEFAULTS,
@@ -123,9 +121,6 @@ def _write_fixes(store: Store, signatures: Collection[str]) -> None:
     files: dict[str, dict[str, Any]] = defaultdict(dict)
     for signature in signatures:
         files[fixes_path(str(store.folder), signature)][signature] = _surest(fixes_of(store, signature))
-        for line in _sure_lines(store, signature):
-            fixes = fixes_of(store, line) or fixes_showing(store, [line])
-            files[fixes_path(str(store.folder), line)][line] = _surest(fixes)
     for path, news in files.items():
         _update(Path(path), news)
 
@@ -144,13 +139,6 @@ def _write_requests(store: Store, criteria: HeaderFilter) -> None:
             files[requests_path(str(store.folder), session.repo)][session.session_uid] = asked
     for path, news in files.items():
         _update(Path(path), news, _MOST_REQUESTS)
-
-
-def _sure_lines(store: Store, error: str) -> list[str]:
-    """What else an error is known by, and no other error."""
-    facts = store.facts.about("error", error, (FIXED_BY,))
-    lines = dict.fromkeys(line for fact in facts for line in fact.details.get("lines", ()))
-    return [line for line in lines if not is_literal(line) and store.facts.errors_showing([line]) == [error]]
 
 
 def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:

@@ -12,6 +12,7 @@ from recollect.clock import moment_ms, now_ms
 from recollect.config import current_sessions
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.recall import NO_FILTERS, Filters
+from recollect.redact import Redactor
 from recollect.store import MAIN_GROUP, Span
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class Knowledge:
         return knowledge.Workflows(
             exchanges=len(exchanges),
             workflows=tuple(knowledge.find_workflows(exchanges, least_support)),
-            failing=tuple(knowledge.failing_commands(uses, self._store.facts.select((knowledge.FIXED_BY,), timeless))),
+            failing=tuple(knowledge.failing_commands(uses)),
         )
 
     def rehearse(self, filters: Filters = NO_FILTERS) -> Rehearsal:
@@ -213,12 +214,13 @@ class Knowledge:
         if not text.strip() or len(text) > _NOTE_CHARS:
             raise UsageError(f"A note has 1 to {_NOTE_CHARS} characters; this one has {len(text)}")
         names = self._memory.repos_named(repo) if repo else [None]
-        said, about = self._redact(text), self._redact(topic or text)[:_TOPIC_CHARS]
+        redact = self._redactor().text
+        said, about = redact(text), redact(topic or text)[:_TOPIC_CHARS]
         matter = (about, names[0], origin)
         earlier = [note for note, _ in self._store.verdicts.notes() if (note.topic, note.repo, note.origin) == matter]
         if earlier and earlier[-1].text == said:
             return knowledge.fact_of_note(earlier[-1], None)
-        reason = self._redact(why) if why else None
+        reason = redact(why) if why else None
         note = knowledge.make_note(said, about, names[0], origin, self._group, number=len(earlier), reason=reason)
         self._store.verdicts.add_notes([note])
         self._renew_brief(note.repo)
@@ -233,7 +235,7 @@ class Knowledge:
             reason = (error.strerror if isinstance(error, OSError) else None) or "not UTF-8"
             raise NotFound(f"Cannot read the file ({reason}): {file}", "give a Markdown or JSON file") from error
         names = self._memory.repos_named(repo) if repo else [None]
-        notes = knowledge.parse_notes(self._redact(text), file.name, names[0], self._group)
+        notes = knowledge.parse_notes(self._redactor().text(text), file.name, names[0], self._group)
         if not notes:
             raise UsageError(
                 f"No decision found in the file: {file}",
@@ -242,8 +244,12 @@ class Knowledge:
         return self._store.verdicts.add_notes(notes)
 
     def audit(self) -> Audit:
-        """How reliable the facts are: duplicates, contradictions, missing evidence, echoes, secrets; the worst."""
-        return knowledge.audit(self._store, self._redact)
+        """How reliable the facts are: duplicates, contradictions, missing evidence, echoes, secrets; the worst.
+
+        Also wishes from pasted text, fixes after which a run still failed, and errors known by a line that runs print
+        which do not fail.
+        """
+        return knowledge.audit(self._store, self._redactor().text)
 
     def judge(self, uid: str, verdict: str) -> Fact:
         """Promote, pin or reject a fact by its id or the start of it; a rejected fact stays rejected."""
@@ -284,5 +290,5 @@ class Knowledge:
     def _group(self) -> str:
         return self._store.group or MAIN_GROUP
 
-    def _redact(self, text: str) -> str:
-        return ingest.Protection(self._memory.settings.folder, self._memory.settings.redaction).redactor().text(text)
+    def _redactor(self) -> Redactor:
+        return ingest.Protection(self._memory.settings.folder, self._memory.settings.redaction).redactor()

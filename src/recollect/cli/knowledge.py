@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"(?P<path>(?!\w+://).*(?:/|\.[A-Za-z])[^/:]*):(?P<line>[1-9]\d{0,8})")
 _SHOWN_FIXES = 3
 _COUNTED = (
-    "duplicates", "superseded", "contradicted", "unsupported", "misquoted", "echoes", "secrets", "unsure", "rejected"
+    "duplicates", "superseded", "contradicted", "unsupported", "pasted", "unfinished", "echoes", "secrets", "unsure",
+    "rejected",
 )  # fmt: skip
 _SHOWN_STEPS = 15
 _SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
@@ -85,15 +86,10 @@ def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bo
 
 
 def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
-    if not exchanges:
-        yield from fix_lines(fixes)
-        return
-    yield "No fix of this error is on record. It, or one like it, came up in:"
-    yield from discussion_lines(exchanges)
-    if fixes:
-        yield ""
-        yield "Fixes of similar errors:"
-        yield from fix_lines(fixes)
+    yield from fix_lines(fixes)  # each says whether it is of a similar error
+    if exchanges:
+        yield "It, or one like it, came up in:" if fixes else "No fix of this error is on record. It came up in:"
+        yield from discussion_lines(exchanges)
 
 
 @click.command()
@@ -346,8 +342,7 @@ def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
     if known.failing:
         yield "Commands that fail:"
     for failing in known.failing[:limit]:
-        instead = f"; worked instead: `{failing.instead}`" if failing.instead else ""
-        yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
+        yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}")
         if failing.session_uid and failing.event_uid:
             yield grey(f"    last: {show_command(names[failing.session_uid], failing.event_uid)}")
 
@@ -380,11 +375,11 @@ def rehearsal_lines(rehearsal: "Rehearsal", limit: int) -> Iterator[str]:
     if not known:
         yield f"{plural(rehearsal.errors_met, 'error')}, none of them solved in an earlier session"
     else:
+        again = sum(repeat.kind == "error" and repeat.seconds is not None for repeat in known)
         saved = [duration(rehearsal.seconds), f"{number(rehearsal.tokens)} tokens"]
         saved += [money(rehearsal.usd)] if rehearsal.usd else []
-        them = "it" if len(known) == 1 else "them"
-        solved = f"{plural(len(known), 'problem')} had been solved before; solving {them} again took {', '.join(saved)}"
-        yield from wrapped(solved)
+        took = f"; solving {again} of them again took {', '.join(saved)}" if again else ""
+        yield from wrapped(f"{plural(len(known), 'problem')} had been solved before{took}")
     if failed := len(repeats) - len(known):
         yield f"{plural(failed, 'command')} failed again as before, without a known fix"
     names = short_ids({uid for repeat in repeats for uid in (repeat.session_uid, repeat.known_session_uid)})
@@ -423,6 +418,9 @@ def _audit_lines(audit: "Audit") -> Iterator[str]:
     for name in _COUNTED:
         count = getattr(audit, name)
         yield f"  {name:<14} {count:>6}  {count / max(1, audit.facts):.1%}"
+    if audit.looked_up:
+        share = f"{audit.common / audit.looked_up:.1%} of {number(audit.looked_up)} fixes whose line was searched for"
+        yield f"  {'common':<14} {audit.common:>6}  {share}"
     if audit.checked:
         share = f"{audit.stale / audit.checked:.1%} of {number(audit.checked)} fixes that git could check"
         yield f"  {'stale':<14} {audit.stale:>6}  {share}"

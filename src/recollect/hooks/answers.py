@@ -62,7 +62,7 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
 
 def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
     """What fixed the error of a failed call, once for a session, and the error's fingerprint."""
-    if not _FAILURE.search(event.failure):
+    if event.failure.isascii() and not _FAILURE.search(event.failure):
         return "", ""
     from recollect.hooks.fixes import find_fix  # its patterns take longer to compile than all else here
 

@@ -14,7 +14,7 @@ from recollect.text import CJK, spaced
 
 _MOST_BYTES = 3_000
 _READ_CHARS = 4_000
-_LEAST_WORDS = 5  # of both requests
+_LEAST_WORDS = 12  # of both requests: shorter ones (“review this branch”) are about something else each time
 _LEAST_SHARED = 0.75  # of the words of both
 _LEAD = "Recollect: an earlier session here had nearly the same request; `get_session` reads it."
 _WORD = re.compile(rf"[^\W_]{{3,}}|[{CJK}]{{2}}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from recollect.knowledge.asking import audit, find_amended, find_decisions, find_facts, find_reasons, fixed_by
     from recollect.knowledge.drawing import DOCUMENTS, Link, draw
     from recollect.knowledge.facts import Material
-    from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, fixes_showing, with_changed_files
+    from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, with_changed_files
     from recollect.knowledge.graph import find_graph, workflow_graph
     from recollect.knowledge.notes import make_note, parse_notes
     from recollect.knowledge.predicates import FIXED_BY, LEAST_CONFIDENCE, PREFERS, STANDING
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from recollect.knowledge.rehearse import make_rehearsal
     from recollect.knowledge.rules import Lessons, derive
     from recollect.knowledge.runs import steps_to_read
-    from recollect.knowledge.signature import error_in, is_literal, signature_of
+    from recollect.knowledge.signature import error_in, is_same_failure, signature_of, signatures_of
     from recollect.knowledge.timeline import RECORDED, REMEMBERED, fact_of, fact_of_note
     from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
 else:

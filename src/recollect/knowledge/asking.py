@@ -6,12 +6,15 @@ from operator import itemgetter
 from time import monotonic
 
 from recollect.clock import rfc3339
+from recollect.kinds import TOOL_RESULT
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
+from recollect.knowledge.demands import is_typed
 from recollect.knowledge.predicates import (
     CAUSED_BY,
     CONFLICTS_WITH,
     DECIDED,
     FIXED_BY,
+    GONE,
     HAS_VALUE,
     LEAST_CONFIDENCE,
     PASSED,
@@ -23,7 +26,7 @@ from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
 from recollect.knowledge.topics import fulltext_query, relevance, stem, topic_words
 from recollect.sessions import changed_since
-from recollect.store import AMENDMENT, HeaderFilter, Store, StoredFact
+from recollect.store import AMENDMENT, Choice, EventFilter, HeaderFilter, Store, StoredFact, Term, Wanted
 from recollect.text import evidence
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
@@ -35,7 +38,8 @@ _LEAST_SURE = 0.5
 _RELEVANT, _LEAST_RELEVANT = 0.75, 0.5  # of the words of a topic: all of three, three of four; and two of four
 _LEAST_WORDS = 2
 _WORST = 10
-_GIT_SECONDS = 2.0
+_GIT_SECONDS, _INDEX_SECONDS = 0.7, 0.7
+_SEVERAL = 3  # one may be of the failure itself, behind a pipe
 
 
 def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fact]:
@@ -157,12 +161,13 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]
     unsupported = [fact for fact in facts if not fact.evidence or not all(event.quote for event in fact.evidence)]
     echoes = [fact for fact in facts if any(evidence(event.quote) != event.quote for event in fact.evidence)]
-    misquoted = _misquoted(store, facts)
+    unfinished, pasted, (common, looked_up) = _unfinished(store, facts), _pasted(store, facts), _common(store, stored)
     stale, checked = _stale(stored)
     secrets = [fact for fact in facts if redact(fact.text) != fact.text]
     unsure = [fact for fact in facts if fact.confidence < _LEAST_SURE]
     worst = dict.fromkeys(
-        fact.fact_uid for fact in [*misquoted, *unsupported, *echoes, *secrets, *contradicted, *copies, *unsure]
+        fact.fact_uid
+        for fact in [*pasted, *common, *unfinished, *unsupported, *echoes, *secrets, *contradicted, *copies, *unsure]
     )
     by_uid = {fact.fact_uid: fact for fact in facts}
     return Audit(
@@ -171,7 +176,10 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
         superseded=len(superseded),
         contradicted=len(contradicted),
         unsupported=len(unsupported),
-        misquoted=len(misquoted),
+        unfinished=len(unfinished),
+        common=len(common),
+        looked_up=looked_up,
+        pasted=len(pasted),
         echoes=len(echoes),
         secrets=len(secrets),
         rejected=sum(fact.verdict == "rejected" for fact in facts),
@@ -183,8 +191,28 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     )
 
 
-def _misquoted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
-    """Fixes whose evidence says that a run passed of which the event, where it is still held, says that it failed."""
+def _pasted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
+    """Wishes in messages that are long, or not all words of the user's own."""
+    wishes = [fact for fact in facts if fact.predicate == PREFERS and fact.session_uid and fact.evidence]
+    messages = store.event_headers.by_uid([fact.evidence[0].event_uid for fact in wishes])
+    said = ((fact, messages.get(fact.evidence[0].event_uid)) for fact in wishes)
+    return [fact for fact, message in said if message is not None and not is_typed(message.summary)]
+
+
+def _common(store: Store, stored: Sequence[StoredFact]) -> tuple[list[Fact], int]:
+    """Fixes of errors whose line the index finds in several results that are no errors; how many were looked up."""
+    end, common, count = monotonic() + _INDEX_SECONDS, list[Fact](), 0
+    chosen = EventFilter(choices=(Choice("kind", (TOOL_RESULT,)),), is_error=False)
+    for fact in reversed(stored):
+        if fact.predicate == FIXED_BY and fact.subject_kind == "error" and monotonic() < end:
+            line = Wanted(((Term(fact.details["headline"]),),))
+            common += [fact_of(fact)] if len(store.fulltext_search.matching(line, chosen)) >= _SEVERAL else []
+            count += 1
+    return common, count
+
+
+def _unfinished(store: Store, facts: Sequence[Fact]) -> list[Fact]:
+    """Fixes after which the next run failed, as their evidence says, or the event that they cite as passed."""
     cited = [
         (fact, event.event_uid)
         for fact in facts
@@ -193,7 +221,8 @@ def _misquoted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
         if event.quote.startswith(PASSED)
     ]
     failed = store.event_headers.failed([uid for _, uid in cited])
-    return [fact for fact, uid in cited if uid in failed]
+    after = [fact for fact in facts if any(event.quote.startswith(GONE) for event in fact.evidence)]
+    return [*(fact for fact, uid in cited if uid in failed), *after]
 
 
 def _stale(stored: Sequence[StoredFact]) -> tuple[int, int]:

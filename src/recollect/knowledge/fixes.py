@@ -7,9 +7,10 @@ from typing import Any
 
 from recollect.amounts import plural
 from recollect.clock import rfc3339
+from recollect.knowledge.mentions import has_word
 from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
-from recollect.knowledge.signature import is_literal, signatures_in
+from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signatures_in
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
 from recollect.sessions import changed_since
 from recollect.store import Store, StoredFact
@@ -29,19 +30,34 @@ _MOST_SHOWN = 4  # changes, to an agent
 def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[Fix]:
     """What fixed this error, the surest first; what fixed errors that read alike if nobody met this one."""
     signatures = signatures_in(error_text)
-    if not signatures[0]:
+    if not any(signatures):
         return []
     fixes = fixes_of(store, signatures[0]) or fixes_showing(store, signatures)
     if not fixes and not is_literal(signatures[0]):
-        for other in _alike(store, signatures[0]) or _described(store, error_text):
-            fixes += fixes_of(store, other, is_same_error=False)
-    fixes.sort(key=lambda fix: (fix.repo != repo if repo else False, -fix.confidence, fix.fact_uid))
+        parts, alike = _alike(store, signatures[0])
+        # Where only a name tells one error from the next, none is like another.
+        others = parts or ([] if differs_by_name(signatures[0]) else alike or _described(store, error_text))
+        fixes = [fix for other in others for fix in fixes_of(store, other, is_same_error=bool(parts))]
+    fixes.sort(
+        key=lambda fix: (
+            fix.repo != repo if repo else False,
+            -_nearness(fix, error_text),
+            -fix.confidence,
+            fix.fact_uid,
+        )
+    )
     return _merged(fixes)
+
+
+def _nearness(fix: Fix, error_text: str) -> int:
+    """How much of what differs from one time to the next is the same: the whole line, or the file it names."""
+    place = place_of(fix.headline)
+    return 2 if fix.headline in error_text else int(place is not None and place[0] in error_text)
 
 
 def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> list[Fix]:
     """Every fix of an error with this signature that is likely enough."""
-    fixed = [fact for kind in ("error", "problem") for fact in store.facts.about(kind, signature, (FIXED_BY,))]
+    fixed = store.facts.about("error", signature, (FIXED_BY,))
     if not fixed:
         return []
     met = store.facts.pointing_at("error", signature, FAILS_WITH)
@@ -166,15 +182,22 @@ def adjusted(fact: StoredFact, fixed: Sequence[StoredFact], returns: int, *, is_
     return judged(round(max(0.0, min(SURE, confidence)), 2), fact.verdict)
 
 
-def _alike(store: Store, signature: str) -> list[str]:
-    """Signatures of fixed errors that have most of their words in common with one."""
+def _alike(store: Store, signature: str) -> tuple[list[str], list[str]]:
+    """Signatures of fixed errors of which one is a part, or that are a part of it; and those with most of its words."""
     words = set(_WORD.findall(signature.lower()))
     if len(words) < _LEAST_WORDS:
-        return []
+        return [], []
     query = fulltext_query(sorted(words, key=lambda word: (-len(word), word))[:_MOST_WORDS])
     known = {fact.subject for fact in store.facts.select((FIXED_BY,), words=query) if fact.subject_kind == "error"}
+    parts = sorted(other for other in known if _is_part(signature, other) or _is_part(other, signature))
     weighed = ((_likeness(words, set(_WORD.findall(other.lower()))), other) for other in known)
-    return [other for likeness, other in sorted(weighed, key=lambda one: (-one[0], one[1])) if likeness >= _LEAST_ALIKE]
+    alike = [one for one in sorted(weighed, key=lambda one: (-one[0], one[1])) if one[0] >= _LEAST_ALIKE]
+    return parts if len(parts) <= _MOST_SHARING else [], [other for _, other in alike]
+
+
+def _is_part(part: str, whole: str) -> bool:
+    """Whether a part of an error's line says enough to name it."""
+    return has_word(whole.lower(), part.lower()) and len(set(_WORD.findall(part.lower()))) > _LEAST_WORDS
 
 
 def _described(store: Store, description: str) -> list[str]:

@@ -22,7 +22,7 @@ _SYMBOL = re.compile(
     r"|\b(?P<code>[A-Z]{1,4}\d{3,5}|[A-Z]{6,})\b"
 )
 _RULE = re.compile(r"\((?P<linter>[\w/-]{3,})\)$|\b(?P<code>[A-Z]{1,4}\d{3,5})\b")
-_SUPPRESSES = re.compile(
+SUPPRESSES = re.compile(
     r"(?://|#|/\*|\{/\*)\s*(?:nolint|noqa|nosec|type: ?ignore|pylint: ?disable|eslint-disable|@ts-(?:ignore|expect))"
     r"(?P<rules>(?::?[\w ,/\[=-]*)).*"
 )
@@ -190,15 +190,15 @@ class Mentions:
         if any(map(self._is_silencing, lines)):
             is_near = not self._place[0] or self._distance(change, block) <= _FUNCTION_LINES
             return _SUPPRESSED if is_near else 0
-        is_silencing = any(map(_SUPPRESSES.search, lines))
+        is_silencing = any(map(SUPPRESSES.search, lines))
         code = [
-            [text for line in side if (text := _SUPPRESSES.sub("", line).strip())]
+            [text for line in side if (text := SUPPRESSES.sub("", line).strip())]
             for side in (block.removed, block.added)
         ]
         return 0 if is_silencing and code[0] == code[1] else None
 
     def _is_silencing(self, line: str) -> bool:
-        found = _SUPPRESSES.search(line)
+        found = SUPPRESSES.search(line)
         return found is not None and any(rule in found["rules"] for rule in self._rules)
 
     def _symbols_in(self, lines: Iterable[str]) -> int:
@@ -264,7 +264,7 @@ def _start_of_difference(line: str, other: str) -> int:
 
 def _does(line: str) -> bool:
     """Whether a line does something: a comment tells less of a change, unless it is all there is."""
-    return not line.startswith(_COMMENT) or _SUPPRESSES.match(line) is not None
+    return not line.startswith(_COMMENT) or SUPPRESSES.match(line) is not None
 
 
 def _names(text: str, path: str) -> bool:

@@ -11,6 +11,7 @@ PREDICATES = (
     CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
 )  # fmt: skip
 SURE = 0.99
+GONE = "the error was gone in the next run, which failed otherwise"
 PASSED = "then passed: "  # and the command: the receipt of a fix
 STANDING = 0.8  # how sure a rule is that a user states for all that follows
 LEAST_CONFIDENCE = 0.6  # of what is shown unasked

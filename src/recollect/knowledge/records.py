@@ -156,7 +156,10 @@ class Audit:
     superseded: int
     contradicted: int
     unsupported: int
-    misquoted: int  # fixes that cite a run as passed that failed
+    unfinished: int  # fixes after which the next run failed
+    common: int  # fixes of an error that is known by a line which runs print that do not fail
+    looked_up: int  # fixes whose line was searched for, the newest
+    pasted: int  # wishes in a message that nobody typed
     echoes: int
     secrets: int
     rejected: int
@@ -189,14 +192,13 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True)
 class FailingCommand:
-    """A family of commands that fails here, what it said last and where, and what worked instead if that is known."""
+    """A family of commands that fails here, with what it said last and where."""
 
     command: str
     uses: int
     failures: int
     rate: float
     sample: str
-    instead: str | None
     session_uid: str | None
     event_uid: str | None
 

@@ -1,7 +1,7 @@
 """What the memory would have saved: the past replayed against what was known on each day.
 
-Nothing counts against a fix, an answer or a failure that came later, or in the same session. An error counts if it was
-solved again: of one that was left alone nobody can say what it took.
+Nothing counts against a fix, an answer or a failure that came later, or in the same session. What was saved is the sum
+of errors with a fix that was known, and that were solved again: of one that was left alone nobody can say what it took.
 """
 
 import re
@@ -18,6 +18,7 @@ _LEAST_SURE = 0.6
 _LEAST_FAILURES = 2  # earlier sessions in which a command failed like this
 _FEW_STEPS = 4
 _SAID_BY_TEST = re.compile(r"(?:\S*/)?(?P<file>[\w.-]*test[\w.-]*):\d+: ")  # linters give the column, too
+_TIMED_OUT = re.compile(r"time[ds]?[ -]?out|deadline exceeded", re.IGNORECASE)
 _TEST = "test failed: "  # names a test, which means something in its own repository only
 
 
@@ -27,16 +28,16 @@ def make_rehearsal(store: Store, sessions: HeaderFilter) -> Rehearsal:
     chosen = {fact.fact_uid for fact in store.facts.select((FAILS_WITH, DECIDED), sessions)}
     met = [fact for fact in everything if fact.predicate == FAILS_WITH and fact.fact_uid in chosen]
     answers = [fact for fact in everything if fact.rule == ANSWER]
-    found = [*_errors(met, everything), *_questions([one for one in answers if one.fact_uid in chosen], answers)]
-    repeats = [repeat for repeat in found if repeat.kind != "error" or repeat.seconds is not None]
+    repeats = [*_errors(met, everything), *_questions([one for one in answers if one.fact_uid in chosen], answers)]
+    solved = [repeat for repeat in repeats if repeat.kind == "error" and repeat.seconds is not None]
     repeats.sort(key=lambda repeat: (repeat.at or "", repeat.fact_uid))
     return Rehearsal(
         sessions=len({fact.session_uid for fact in met}),
         errors_met=len(met),
         repeats=tuple(repeats),
-        seconds=sum(repeat.seconds or 0 for repeat in repeats),
-        tokens=sum(repeat.tokens or 0 for repeat in repeats),
-        usd=round(sum(repeat.usd or 0.0 for repeat in repeats), 4),
+        seconds=sum(repeat.seconds or 0 for repeat in solved),
+        tokens=sum(repeat.tokens or 0 for repeat in solved),
+        usd=round(sum(repeat.usd or 0.0 for repeat in solved), 4),
     )
 
 
@@ -55,7 +56,7 @@ def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iter
             continue
         known = [one for one in fixes[fact.object] if _was_known(one, fact) and _is_usable(one, fact, fixes)]
         failed = [one for one in failures[fact.subject, fact.object] if _was_known(one, fact)]
-        earlier = {_root(one) for one in failed}
+        earlier = {_root(one) for one in failed if _is_same_work(one, fact)}
         if known:
             best = max(known, key=lambda one: _worth(one, fact))
             seen.add((_root(fact), fact.object))
@@ -71,6 +72,8 @@ def _is_usable(fix: StoredFact, fact: StoredFact, fixes: Mapping[str, Sequence[S
     What a test itself says means something in that test only, and a test may fail in many ways.
     """
     details, headline = fix.details, fact.details["headline"]
+    if not _is_same_work(fix, fact):
+        return False
     if fact.object.startswith(_TEST) and not set(details["lines"]) & set(fact.details.get("lines", ())):
         return False
     if _test_file(headline) != _test_file(details["headline"]):
@@ -78,8 +81,15 @@ def _is_usable(fix: StoredFact, fact: StoredFact, fixes: Mapping[str, Sequence[S
     if fix.object_kind != "edit" or details.get("why"):
         return True
     own = [one.details for one in fixes[fact.object] if one.session_uid == fact.session_uid]
+    if not own:  # nobody solved it again
+        return fix.repo == fact.repo
     touched = {_file(step["name"]) for one in own for step in one["steps"]}
     return any(_file(step["name"]) in touched or _file(step["name"]) in headline for step in details["steps"])
+
+
+def _is_same_work(earlier: StoredFact, fact: StoredFact) -> bool:
+    """Whether two errors are of the same command, if they say no more than that it took too long."""
+    return _TIMED_OUT.search(fact.object) is None or earlier.details.get("command") == fact.details.get("command")
 
 
 def _worth(fix: StoredFact, fact: StoredFact) -> tuple[bool, bool, float, int, str]:

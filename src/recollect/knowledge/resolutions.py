@@ -6,25 +6,21 @@ What was changed in between is the resolution, as far as it lasted and belongs t
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from recollect.distill import one_line, shell, shortened
 from recollect.knowledge.demands import asks_change
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.explanations import explanation
 from recollect.knowledge.facts import Finding, Material
-from recollect.knowledge.mentions import Mentions, listed, main_changes, wording
-from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, PASSED
+from recollect.knowledge.mentions import SUPPRESSES, Mentions, listed, main_changes, wording
+from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, GONE, PASSED
 from recollect.knowledge.runs import Change, Run
-from recollect.knowledge.signature import error_in, fingerprint, placed_lines, telling_lines
+from recollect.knowledge.signature import error_in, fingerprint, place_below, placed_lines, telling_lines
 from recollect.knowledge.standing import UNDOES, standing
 from recollect.store import Step
 
 RULE = "resolution"
-GONE = "the error was gone in the next run, which failed otherwise"
 _LEAST_LISTED, _MOST_LISTED = 2, 6  # errors of one output that have fixes of their own
-MOST_RUNS_TO_ALTERNATIVE = 3
-_LEAST_SHARED = 0.4  # words of a command that its alternative has too
 _FAR = 60  # events between failure and success
 GUESS = 0.55  # too unsure to be shown unasked
 
@@ -36,21 +32,20 @@ _GOES_ON = re.compile(
 )
 _ASKED_CHARS = 400
 _HEADLINE_CHARS = 200
-_VERB = re.compile(r"[a-z][a-z-]*")
 _MASKED, _WORD = re.compile(r"<\w+>"), re.compile(r"[A-Za-z]{2,}")  # in a signature
 _DEFINES_TEST = re.compile(r"(?:func|(?:async )?def) (?P<name>[Tt]est\w+)\(")
 _FAILED_TEST = re.compile(r"(?:--- FAIL: |FAILED \S*?(?:::\w+)?::)(?P<name>\w+)")
-_MISTYPED = re.compile(
-    r"\bpars(?:e|ing)\b|\bsyntax\b", re.IGNORECASE
-)  # what was wrong in one expression is right in others
 # Of a run of tests that ended before the first of them.
 _NOT_BEGUN = re.compile(
     r"\[(?:build|setup) failed\]|could not compile|during collection|^SyntaxError|^ImportError|cannot find module"
     r"|: error TS\d+|exit (?:127|137|124)\b",
     re.IGNORECASE | re.MULTILINE,
 )
-_NO_PROGRAM = re.compile(
-    r"command not found|not recognized|unknown (?:flag|option|command)|unrecognized|no such option", re.I
+_ADVISES = re.compile(r"\b(?:use|rewrite|replace|consider)\b")
+_OF_ITS_TIME = re.compile(r"\bgit .*(?:\b[0-9a-f]{7,40}\b|\s[\w.-]+/[\w.-]+)")  # names a commit or a branch
+_SKIPS_TEST = re.compile(
+    r"\bt\.Skip|\bpytest\.(?:mark\.)?(?:skip|xfail)|@(?:unittest\.)?skip|@(?:Disabled|Ignore)\b"
+    r"|\b(?:it|test|describe)\.(?:skip|todo)\b|\bx(?:it|describe)\(|#\[ignore"
 )
 
 
@@ -77,8 +72,11 @@ def resolutions(
             failed_tests.append(run)
         still_open = []
         for error in open_errors:
-            is_alike = run.has_failed and run.doings & error.last.doings
-            if is_alike and (line := said_again(material, run, error.first.signature)) is not None:
+            is_alike = run.doings & error.last.doings
+            line = said_again(material, run, error.first.signature) if is_alike else None
+            if line is not None and run.has_failed is False and run.shows_again(error.last):
+                continue  # a line that successful runs print as well is no error
+            if line is not None and run.has_failed:
                 error.tried += _between(changes, error.last.position, run.position)
                 error.last = replace(run, headline=line, signature=error.first.signature)
                 error.failures += 1
@@ -97,10 +95,7 @@ def resolutions(
         ):
             open_errors.append(_Open(run, run))
     for error in open_errors:
-        alternative = _alternative(error, runs)
-        if alternative is not None:
-            yield _fixed_by_other_command(material, error, alternative, is_closed=False)
-        yield _failed(material, error, alternative)
+        yield _failed(material, error, None)
 
 
 def _passes_suite(run: Run, error: _Open, failed_tests: Sequence[Run]) -> bool:
@@ -137,13 +132,12 @@ def _closed(
     material: Material, turns: Sequence[Turn], error: _Open, success: Run, changes: Sequence[Change]
 ) -> Iterator[Finding]:
     made = standing(material, _between(changes, error.last.position, success.position), changes)
-    if made:
+    output = material.text(error.last.result)  # a note in a document helps only where that is what was checked
+    made = [change for change in made if not change.name.endswith(".md") or change.name.rpartition("/")[2] in output]
+    if made and not _leaves_out_tests(material, error, made):
         yield _fixed(material, turns, error, success, made)
         yield from _others_fixed(material, turns, error, success, made)
         yield _failed(material, error, None if success.has_failed else success)
-    elif _is_alternative(success, error.last):
-        yield _fixed_by_other_command(material, error, success, is_closed=True)
-        yield _failed(material, error, success)
     else:
         yield _failed(material, error, None)  # nobody knows what made it go
 
@@ -182,75 +176,54 @@ def _fixed(
 ) -> Finding:
     """What was changed before the next run without the error, which passed, or failed for another reason."""
     headline, output = error.last.headline, material.text(error.last.result)
-    mentions = Mentions(headline, output)
+    mentions = Mentions(place_below(headline, output), output)
     steps = main_changes(made, mentions)
     why = explanation(material, error.last.position, success.position, headline, wording(steps))
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    confidence = limited(_confidence(error, success, steps, why, mentions), made, mentions)
-    deleted = _deleted_tests(output, made)
-    if deleted and steps[0].kind == "edit":
-        steps[0] = replace(steps[0], gist=f"deleted {', '.join(deleted)}")
+    confidence = _confidence(error, success, steps, made, mentions, has_why=why is not None)
     changed = listed(change.sentence for change in steps)
     text, receipt = f"`{shortened(headline, _HEADLINE_CHARS)}` was fixed by {changed}", f"{PASSED}{success.command}"
-    if deleted or any(mentions.deletes_check(change, block) for change in made for block in change.blocks):
-        what = "the test" if deleted else "the check"
-        text = f"`{shortened(headline, _HEADLINE_CHARS)}` went away by deleting {what}: {changed}"
-        confidence = min(confidence, GUESS)
     if success.has_failed:
         text = f"`{shortened(headline, _HEADLINE_CHARS)}` was gone after {changed}; the next run failed otherwise"
         receipt = f"{GONE}: {success.headline}"
-        confidence = min(confidence, GUESS)
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
-    details = details_of(
-        headline,
-        steps,
-        why,
-        success.result.ts_ms,
-        command=error.first.command,
-        passed=None if success.has_failed else success.command,
-        step_count=len(steps),
-        chosen_by="user" if quote else "agent",
-        quote=quote,
-        tried=[change.sentence for change in main_changes(error.tried, mentions)],
-        lines=[] if is_listed else _lines_gone(material, error, success),
-    )
+    details = {
+        "headline": shortened(headline, 300),
+        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        "step_count": len(steps),
+        "why": why[1] if why else None,
+        "chosen_by": "user" if quote else "agent",
+        "quote": quote,
+        "tried": [change.sentence for change in main_changes(error.tried, mentions)],
+        "fixed_ms": success.result.ts_ms,
+        "lines": [] if is_listed else _lines_gone(material, error, success),
+        "command": shortened(one_line(error.first.command), 200),
+        "passed": None if success.has_failed else shortened(one_line(success.command), 200),
+    }
     first = steps[0]
     return Finding(
         RULE, FIXED_BY, ("error", error.first.signature), (first.kind, first.name), text, confidence, evidence, details
     )
 
 
-def _deleted_tests(output: str, made: Iterable[Change]) -> list[str]:
-    """The tests that had failed and were deleted."""
-    blocks = [block for change in made for block in change.blocks]
+def _leaves_out_tests(material: Material, error: _Open, made: Sequence[Change]) -> bool:
+    """Whether a test that had failed, or its check, was deleted or skipped: it was not repaired."""
+    output, blocks = material.text(error.last.result), [block for change in made for block in change.blocks]
+    mentions = Mentions(place_below(error.last.headline, output), output)
+    removed = [path for change in made if change.kind == "command" for path in shell.removed_files(change.name)]
     gone, come = (
         {match["name"] for side in sides for line in side if (match := _DEFINES_TEST.match(line))}
         for sides in ([block.removed for block in blocks], [block.added for block in blocks])
     )
-    failed = {match["name"] for match in _FAILED_TEST.finditer(output)}
-    return sorted((gone - come) & failed)
-
-
-def details_of(
-    headline: str, steps: Sequence[Change], why: tuple[Step, str] | None, fixed_ms: int | None, **others: Any
-) -> dict[str, Any]:
-    """What a fix is stored with."""
-    for name in ("command", "passed"):
-        others[name] = others.get(name) and shortened(one_line(others[name]), 200)
-    return {
-        "headline": shortened(headline, 300),
-        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
-        "step_count": len(steps),
-        "why": why[1] if why else None,
-        "chosen_by": "agent",
-        "quote": None,
-        "tried": [],
-        "fixed_ms": fixed_ms,
-        "lines": [],
-    } | others
+    return (
+        any(mentions.deletes_check(change, block) for change in made for block in change.blocks)
+        or (error.last.is_test and any(path.rpartition("/")[2] in output for path in removed))
+        or any(_SKIPS_TEST.search(line) for block in blocks for line in block.added if line not in block.removed)
+        or not (gone - come).isdisjoint(match["name"] for match in _FAILED_TEST.finditer(output))
+    )
 
 
 def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
@@ -261,87 +234,25 @@ def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
 
 
 def _confidence(
-    error: _Open, success: Run, steps: Sequence[Change], why: tuple[Step, str] | None, mentions: Mentions
+    error: _Open, success: Run, steps: Sequence[Change], made: Sequence[Change], mentions: Mentions, *, has_why: bool
 ) -> float:
-    """How sure it is that these changes made the error go."""
+    """How sure it is that these changes made the error go, and would again."""
     main = steps[0]
     is_same = success.command == error.last.command or (success.is_test and error.last.is_test)
-    confidence = 0.55 + (0.15 if is_same else 0.05) + (0.1 if why else 0.0) + (0.1 if mentions.weight(main) else 0.0)
-    if main.kind == "edit" and not main.gist:  # nobody knows which of its changes it was
-        confidence = confidence - 0.15 if mentions.is_in_headline(main) else min(confidence, GUESS)
-    return confidence - (0.1 if success.position - error.last.position > _FAR else 0.0)
-
-
-def limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> float:
-    """The confidence; that of a guess if work was only undone, or of several changes the error shows none."""
-    is_undone = all(change.kind == "command" and UNDOES.search(change.name) for change in made)
-    is_related = len({change.name for change in made}) == 1 or any(map(mentions.weight, made))
-    return confidence if is_related and not is_undone else min(confidence, GUESS)
-
-
-def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
-    """A command that soon did what one much like it was meant to do; a check that passes may look at less."""
-    if (error.last.is_test or error.last.is_check) and not _NO_PROGRAM.search(error.last.headline):
-        return None
-    after = [run for run in runs if run.position > error.last.position][:MOST_RUNS_TO_ALTERNATIVE]
-    return next((run for run in after if _is_alternative(run, error.last) and _is_like(run, error.last)), None)
-
-
-def _is_alternative(run: Run, failed: Run) -> bool:
-    """Whether a run that passed, by its exit code, did with another command what had failed.
-
-    Another sub-command does something else, unless the error is that there is none of that name.
-    """
-    shown = shell.exits(run.command) & run.doings
-    if run.command == failed.command or run.is_test or run.has_failed is not False or not shown:
-        return False
-    if _NO_PROGRAM.search(failed.headline) and not shown & failed.doings:
-        return True
-    return any(_verbs(run, family) == _verbs(failed, family) for family in shown & failed.doings)
-
-
-def _verbs(run: Run, family: str) -> frozenset[str]:
-    """The sub-commands that a command gives to a program: words without any sign of a file or a value."""
-    return frozenset(filter(_VERB.fullmatch, shell.given(run.command, family)))
-
-
-def _is_like(run: Run, failed: Run) -> bool:
-    words, others = set(run.command.split()), set(failed.command.split())
-    return words != others and len(words & others) / max(1, len(words | others)) >= _LEAST_SHARED
-
-
-def _fixed_by_other_command(material: Material, error: _Open, success: Run, *, is_closed: bool) -> Finding:
-    instead = shortened(one_line(success.command), 160)
-    why = explanation(material, error.last.position, success.position, error.last.headline, instead)
-    is_close = _is_like(success, error.last)
-    text = (
-        f"`{error.first.headline}` went away by running `{instead}` instead of `{one_line(error.last.command)[:120]}`"
+    confidence = (
+        0.55 + (0.15 if is_same else 0.05) + (0.1 if has_why else 0.0) + (0.1 if mentions.weight(main) else 0.0)
     )
-    command = Change(success.position, success.call, "command", instead)
-    details = details_of(
-        error.first.headline,
-        [command],
-        why,
-        success.result.ts_ms,
-        command=error.first.command,
-        passed=instead,
-        tried=[change.sentence for change in main_changes(error.tried, Mentions(error.last.headline))],
-        lines=_lines_gone(material, error, success),
+    is_guess = (
+        success.has_failed
+        or all(change.kind == "command" and UNDOES.search(change.name) for change in made)
+        or (len({change.name for change in made}) > 1 and not any(map(mentions.weight, made)))
+        or (main.kind == "command" and _OF_ITS_TIME.search(main.name))
+        # Nobody knows which of its changes it was, or what came instead.
+        or (main.kind == "edit" and (not main.gist or main.gist.startswith("removed ")))
+        # A checker that says what to do was only silenced.
+        or (_ADVISES.search(error.last.headline) and SUPPRESSES.search(main.gist))
     )
-    evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
-    confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
-    if _MISTYPED.search(error.first.headline) or not (is_closed or _NO_PROGRAM.search(error.first.headline)):
-        confidence = min(confidence, GUESS)
-    return Finding(
-        "alternative",
-        FIXED_BY,
-        ("error", error.first.signature),
-        ("command", instead),
-        text,
-        confidence,
-        evidence,
-        details,
-    )
+    return min(confidence, GUESS if is_guess else 1.0) - (0.1 if success.position - error.last.position > _FAR else 0.0)
 
 
 def _failed(material: Material, error: _Open, end: Run | None) -> Finding:

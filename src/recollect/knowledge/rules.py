@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from recollect.knowledge.decisions import decisions
 from recollect.knowledge.exchanges import turns_of
 from recollect.knowledge.facts import Material, distinct, fact_rows
-from recollect.knowledge.reported import reported_errors
+from recollect.knowledge.reported import causes_found
 from recollect.knowledge.resolutions import resolutions
 from recollect.knowledge.runs import changes_of, runs_of
 from recollect.knowledge.statements import statements
@@ -33,7 +33,7 @@ def derive(material: Material) -> Lessons:
     facts = fact_rows(
         [
             *resolutions(material, turns, runs, changes),
-            *reported_errors(material, turns, runs, changes),
+            *causes_found(material, turns),
             *decisions(material, turns, changes),
             *statements(material, turns, changes),
             *touches(material, turns, changes),

@@ -43,7 +43,12 @@ _CHANGES = re.compile(
     r"|direnv|nvm|pyenv|asdf"
 )
 # Git commands that leave the files of a branch as they are: a check that passes then says nothing of a change.
-_LEAVES_FILES = re.compile(r"\bgit (?:-C \S+ )?(?:stash\b|checkout (?!.*(?:-- |--theirs|--ours))|reset (?!.*--hard))")
+_LEAVES_FILES = re.compile(
+    r"\bgit (?:-C \S+ )?(?:stash\b|checkout (?!.*(?:-- |--theirs|--ours))|reset (?!.*--hard)"
+    r"|config .*--(?:list|get)\b)"
+)
+_STARTED = re.compile(r"\b(?:running|started|moved) (?:in|to) (?:the )?background\b", re.IGNORECASE)
+_GOES_TO = re.compile(r"cd \S+ && ")
 _NOTES = re.compile(r"(?:^|/)plans/[^/]+\.md$|(?:^|/)scratchpad/")
 
 
@@ -115,6 +120,7 @@ class Change:
 def steps_to_read(trace: Trace) -> list[Step]:
     """Events whose full content the rules read: what people and agents said, edits, questions, and failures."""
     failed = {step.event_uid for step in trace.errors}
+    failing = {_call_of(trace, step) for step in trace.errors} - {None}
     spoken = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION)
     asking = {step.event_uid for step in trace.questions}
     edits = {edit.call.call_id for edit in trace.edits}
@@ -130,10 +136,16 @@ def steps_to_read(trace: Trace) -> list[Step]:
             or (step.kind == schema.TOOL_RESULT and step.call_id in edits)  # has the lines of the edit
             or step.summary.startswith("proposed a plan")
             or _may_hide_failure(trace, step)
+            or (step.kind == schema.TOOL_RESULT and _call_of(trace, step) in failing)
             or (step.kind in CALLS and step.summary.startswith(shell.RAN) and step.summary.endswith(ELLIPSIS))
         ):
             chosen.append(step)
     return chosen
+
+
+def _call_of(trace: Trace, step: Step) -> str | None:
+    call = trace.calls.get(step.call_id or "")
+    return call.summary if call is not None else None
 
 
 def _may_hide_failure(trace: Trace, step: Step) -> bool:
@@ -184,6 +196,8 @@ def _has_failed(
         return not test.has_passed
     if result.kind == schema.ERROR:
         return None  # refused, cut off, or an answer by exit code
+    if _STARTED.search(material.text(result)[:COMMAND_CHARS]) or command.rstrip().endswith(("&", "& disown")):
+        return None  # only begun
     is_hidden = _PIPED.search(command) is not None and _CHECKS.search(command) is not None
     if is_hidden and _COMPLAINT.search(material.text(result)[-_OUTPUT_CHARS:]):
         return True
@@ -224,11 +238,13 @@ def _changes(material: Material, position: int, step: Step, result: Step | None)
     command = shell.command_of(step.summary)
     if command is None or (step.call_id or "") in material.trace.undone or shell.only_looks(command):
         return
-    doings = shell.doings(command)
+    doings, shown = shell.doings(command), one_line(command)
+    if len(shown) > COMMAND_CHARS:
+        shown = _GOES_TO.sub("", shown, count=1)
     if any(map(_INSTALLS.match, doings)):
-        yield Change(position, step, "install", shortened(one_line(command), COMMAND_CHARS))
+        yield Change(position, step, "install", shortened(shown, COMMAND_CHARS))
     elif shell.writes_file(command) or (any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command)):
-        yield Change(position, step, "command", shortened(one_line(command), COMMAND_CHARS))
+        yield Change(position, step, "command", shortened(shown, COMMAND_CHARS))
 
 
 def file_changes(material: Material, edit: Step, result: Step | None = None) -> list[FileChange]:

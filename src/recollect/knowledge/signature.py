@@ -33,14 +33,13 @@ _ANSI = _pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[
 _PREFIX = _pattern(
     r"^(?:\[[\w:.-]{1,24}\]\s+(?=\S*(?:/|error|Error|FAIL))|\d{4}-\d\d-\d\d[T ][\d:.,]+\S*\s+(?:\[\w+\]\s+)?"
     r"|(?:time=\S+ )?level=\w+ msg=\"?|Messages:\s+"
-    r"|[E>|│✗✘×●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:line )?\d+: )+"
+    r"|[E>|│✗✘✖×○●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:[^\W\d]+ )?\d+(?: 行)? ?: "
+    r"|(?:/\S*/)?(?:ba|da|fi|k|z)?sh ?: )+"
 )
 _PLACE = _pattern(
     r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):(?P<line>\d+)(?P<column>:\d+)?:?\s+"
 )
-_EXCEPTION = _pattern(
-    r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)"
-)
+_EXCEPTION = _pattern(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)")
 _CODE = _pattern(
     r"\b(?:TS\d{4,5}|E\d{3,4}|[A-Z]{1,4}\d{3,5}|ERR_[A-Z_]+|E[A-Z]{4,}|SQLSTATE|CONFLICT)\b|\((?:\w+[/-])*\w{3,}\)$"
 )
@@ -48,7 +47,18 @@ _SAYS_ERROR = _pattern(
     r"\b(?:error|errors|exception|fatal|panic|failed|failure|cannot|can't|could not|couldn't|unable to|no such"
     r"|not found|not recognized|denied|refused|timed? ?out|undefined|unexpected|unknown|invalid|missing|conflict"
     r"|must not|must be|is not|not allowed|unresolved|deadlock|locked|unsupported|no module|no matches|expected"
-    r"|mismatch|want|got|should|overflow)\b"
+    r"|mismatch|want|got|should|overflow|unbound|incorrect|not permitted|is required|already (?:exists|in use))\b"
+    # As shells, the C library, coreutils, sudo and git say it in Chinese, Japanese, German, French and Spanish.
+    r"|未找到|找不到|没有那个|沒有此|权限|不允许|拒绝|拒絕|无法|無法|错误|錯誤|未绑定"
+    r"|需要密码|不是目录|是一个目录|已存在|目录非空|没有空间"
+    r"|見つかりません|はありません|がありません|できません|エラー|許可されていない|拒否され|未割り当て|が必要です"
+    r"|存在します|ではありません"
+    r"|nicht (?:gefunden|möglich|gesetzt|erlaubt|leer)|keine berechtigung"
+    r"|fehler\b|kein(?:e[nr]?)? (?:verzeichnis|speicherplatz)"
+    r"|passwort ist notwendig|existiert bereits|abgelehnt"
+    r"|introuvable|impossible d|aucun|non (?:accordée|permise)|erreur\b|sans liaison|refusée|n'est pas|mot de passe"
+    r"|no (?:se )?enc(?:ontrad|ontró)|no existe|denegado|no se puede|error sint|sin asignar|no permitida"
+    r"|no queda|rehusada|requiere una contraseña"
 )  # of a line in small letters, which takes a fifth of the time of ignoring case
 _BEGINS_AS_ERROR = _pattern(r"(?:error|fatal|panic)\b", re.IGNORECASE)
 _TEST_FAILED = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
@@ -56,20 +66,25 @@ _NAMES_TEST = _pattern(r"(?P<name>(?:[\w./-]+::)*(?:Test[A-Z_]|test_)[\w/\[\]-]*
 _TEST_NAME = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
 # Lines that name nothing: a runner's last words, counts, echoes of what was run.
 _SAYS_NOTHING = _pattern(
-    r"(?:error|fail(?:ed)?|exit(?: code| status)? -?\d+|.*\btask failed|make(?:\[\d+\])?: \*\*\*.*"
+    r"(?:error|\w*warning: .*|fail(?:ed)?|exit(?: code| status)? -?\d+|.*\btask failed|make(?:\[\d+\])?: \*\*\*.*"
     r"|npm (?:err!|warn|notice).*|[\w.]*(?:Error|Exception)"
     r"|.*command failed(?: with exit code \d+)?\.?|.*returned non-zero exit status.*|\* [\w-]+: \d+"
     r"|found \d+ errors?.*|\d+ (?:issues?|problems?|errors?|failed)\b.*|=+ .* =+|-+"
     r"|fail(?:ed)?\s+\S+(?:\s+(?:[\d.]+m?s|\[\w+ failed\]))?|error trace:.*|error:\s+(?:not equal|should be \w+):?"
-    r"|(?:have|want|got|expected|actual)\s*[:(=].*|.{0,12}\bnot found(?: \(http \d+\))?\"?,?|too many errors.*|\S+"
+    r"|(?:have|want|got|expected|actual)\s*[:(=].*|\"?not found\"?,?|.{0,12}\bnot found(?: \(http \d+\)|\"),?"
+    r"|too many errors.*|\S+"
     r"|could not import .*\(-: #.*|[\w ./-]{0,40}: exit status \d+"
     r"|tests?: .*\d+.*|test result: .*|error: (?:process|script|recipe) .*(?:exit|fail).*|ok\s+\S+.*"
+    r"|.*\bfor more (?:information|details|help)\b.*"
     r"|traceback \(most recent call last\):|\$ .*|.*\bfinished in [\d.]+m?s|error: test failed.*"
     r"|error: could not compile .*|error: aborting due to .*|.*[\d.]+s? .*(?:passed|total).*|\d+ passed.*)",
     re.IGNORECASE,
 )
 _FRAME = _pattern(
-    r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |hint: |warning: )'
+    r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |hint: '
+    r"|(?:\w+ )?\w*warn(?:ing)?\b|⚠"
+    r"|At (?:line|\S+\.ps1):\d|\+ (?:~|CategoryInfo|FullyQualified))",
+    re.IGNORECASE,
 )
 
 _EXTENSION = (
@@ -89,7 +104,10 @@ _MASKS = (
 )
 # Where nothing but the name of a file or folder tells one error from the next.
 _NAMES_FILE = _pattern(
-    r"no such file|not found|cannot find|does not exist|not exist|permission denied|conflict in", re.IGNORECASE
+    r"no such file|not found|cannot find|does not exist|not exist|permission denied|conflict in"
+    r"|没有那个|沒有此|权限|nicht gefunden|berechtigung|aucun fichier|non accordée|no existe|denegado"
+    r"|そのような|許可が",
+    re.IGNORECASE,
 )
 # How people lead over to an error.
 _SHOWN = _pattern(
@@ -106,16 +124,47 @@ _SPACES = _pattern(r"\s+")
 # Lines that say something about their error only together with their numbers.
 _COMPARES = _pattern(r"(?:AssertionError: )?(?=assert )")
 _BARE_EXCEPTION = _pattern(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)")
-_SAYS_LITTLE = _pattern(r"<\w+>|\b\w*(?:Error|Exception)\b")
+# Words that name nothing: two errors that share only these have nothing in common.
+_SAYS_LITTLE = _pattern(
+    r"<\w+>|\b(?:\w*(?:Error|Exception)|(?:the|an?|to|of|in|on|at|is|are|was|were|be|been|it|its|or|and|with|while|for|by"
+    r"|from|not?|some|one|more|all|see|try|again|after|out|up|please|has|have|had|did|could|cannot|can|unable|errors?|err"
+    r"|exceptions?|fail(?:s|ed|ure|ing)?|fatal|panic|invalid|incorrect|syntax|context|compil(?:e|ed|ation|ing)|build|tests?"
+    r"|run(?:ning)?|checks?|emitted|unexpected|expected|unknown|missing|found|such|code|exit(?:ed)?|status|commands?"
+    r"|process|tasks?|scripts?|files?|directory|lines?|end|eof|token|input|output|log|details|occurred|time[d-]?-?outs?|timed"
+    r"|deadline|exceeded|permission|access|denied|refused|killed|terminated|aborted|stopped|internal|something|went"
+    r"|wrong|parse|parsing|issues?|problems?|due|previous|above|below|want|got|null|nil|none|undefined|value)\b)",
+    re.IGNORECASE,
+)
 _WORD = _pattern(r"[^\W\d_]{2,}")
+# What a compiler or linter names: something of the code; its rule and that rule's number are of any code.
+_OF_RULE = _pattern(r" ?\([\w/-]+\)$")
+_NAME = _pattern(r"[`'\"][^`'\"<>]*\w[^`'\"<>]*[`'\"]|\w[_.]\w|[a-z\d][A-Z]|[A-Za-z]\d|undefined: \w|[a-z]-[a-z]+:")
+_TEST = "test failed: "
 _IS_LITERAL = _pattern(r"assert |\S+:\d+: ")
 _TELLS = 3  # the least weight of a line by which its error is found, too
 _MOST_TELLING = 8
+_MOST_LISTED = 6
 
 
 def signature_of(text: str) -> str:
     """The fingerprint of an error's output; empty if no line of it says what is wrong."""
     return fingerprint(headline_of(text))
+
+
+def signatures_of(text: str) -> list[str]:
+    """The fingerprints of the errors that a failed call shows.
+
+    None of a long list: few of it are the call's own.
+    """
+    listed = [fingerprint(line) for line, _ in placed_lines(text)]
+    found = dict.fromkeys([signature_of(text), *listed[::-1]]) if len(listed) <= _MOST_LISTED else {}
+    return list(filter(None, found))
+
+
+def is_same_failure(headline: str, text: str) -> bool:
+    """Whether a test, if the headline is of one, fails with the same words in an output: it may fail in many ways."""
+    found = _TEST_NAME.match(headline)
+    return found is None or bool(found["why"] and found["why"] in text)
 
 
 def signatures_in(text: str) -> list[str]:
@@ -127,7 +176,7 @@ def signatures_in(text: str) -> list[str]:
         return [_test_signature(test["name"])]
     headline, others = signature_of(text), telling_lines(text)
     if not headline:
-        return others or [mask(text.strip().partition("\n")[0])]
+        return others or ([] if "\n" in text.strip() else [mask(text.strip())])
     return [headline, *(line for line in others if line != headline and not is_literal(line))]
 
 
@@ -168,15 +217,33 @@ def fingerprint(line: str) -> str:
     if compared := _COMPARES.match(message):
         return _SPACES.sub(" ", message[compared.end() :]).strip()[:MOST_CHARS]
     masked = mask(line)
-    if _WORD.search(_SAYS_LITTLE.sub("", masked)):
-        return masked
-    file = place["file"].replace("\\", "/") if place else ""
-    return line.removeprefix(file[: file.rfind("/") + 1])[:MOST_CHARS].strip() if masked else ""
+    says_something = _WORD.search(_SAYS_LITTLE.sub("", masked)) is not None
+    if place is None or _TEST_FAILED.match(line):
+        return masked if says_something or masked.startswith(_TEST) else ""
+    file = place["file"].replace("\\", "/").rpartition("/")[2]
+    if not says_something:
+        return f"{file}:{place['line']}: {message}"[:MOST_CHARS].strip() if masked else ""
+    named = _OF_RULE.sub("", masked)
+    is_of_code = place["column"] or named != masked
+    return f"{file}: {masked}"[:MOST_CHARS] if is_of_code and not _NAME.search(named) else masked
+
+
+def place_below(headline: str, output: str) -> str:
+    """The line with which a failed test says where it failed, if the headline is its name; else the headline."""
+    lines = _lines(output) if _TEST_FAILED.match(headline) else []
+    below = lines[lines.index(headline) + 1 :] if headline in lines else []
+    said = next((line for line in below if _PLACE.match(line) or _TEST_FAILED.match(line)), headline)
+    return headline if _TEST_FAILED.match(said) else said
 
 
 def is_literal(signature: str) -> bool:
     """Whether a fingerprint has its numbers, so that it may well be met by chance."""
     return _IS_LITERAL.match(signature) is not None
+
+
+def differs_by_name(signature: str) -> bool:
+    """Whether nothing but the name of a file, a folder or a test tells an error from the next."""
+    return signature.startswith(_TEST) or _NAMES_FILE.search(signature) is not None
 
 
 def headline_of(text: str) -> str:
@@ -212,7 +279,7 @@ def mask(line: str) -> str:
     if test := _failed_test(line):
         return test
     line = _PLACE.sub("", line, count=1)
-    keeps_names = _NAMES_FILE.search(line) is not None
+    keeps_names = differs_by_name(line)
     for pattern, replacement in _MASKS:
         line = pattern.sub(_last_name if keeps_names and replacement == "<path>" else replacement, line)
     return _SPACES.sub(" ", line).strip(" .:;,")[:MOST_CHARS].strip()
@@ -234,7 +301,7 @@ def _failed_test(line: str) -> str | None:
 
 def _test_signature(name: str) -> str:
     name = name.rpartition("/")[2].rpartition("::")[2]
-    return f"test failed: {name}"[:MOST_CHARS].strip(" .:;,")
+    return f"{_TEST}{name}"[:MOST_CHARS].strip(" .:;,")
 
 
 def _lines(text: str) -> list[str]:
@@ -258,7 +325,7 @@ def _best(lines: list[str]) -> str:
     best, best_weight = "", 0
     for line in lines:
         weight = _weight(line)
-        if weight > best_weight:
+        if weight >= max(1, best_weight):
             best, best_weight = line, weight
     return best
 
@@ -273,9 +340,10 @@ def _weight(line: str) -> int:
     if _SAYS_NOTHING.fullmatch(message):
         return 0
     if place and (_SAYS_ERROR.search(message.lower()) or _CODE.search(message)):
-        return _AT_PLACE
+        # A test may fail in many ways, and print the same when it passes.
+        return 2 if not place["column"] and "test" in place["file"] else _AT_PLACE
     if is_test:
-        return 3
+        return _AT_PLACE  # what else is printed may be of tests that pass
     if says_error:
         return 4 if _BEGINS_AS_ERROR.match(line) or _CODE.search(line) else 2
     return 1 if place and place["column"] and len(message) > 10 else 0

@@ -1,7 +1,7 @@
 """Workflows: which order of steps sessions take, how often it works, and which commands fail here."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby, islice, pairwise, takewhile
@@ -17,7 +17,7 @@ from recollect.knowledge.predicates import FOLLOWS, fact_uid
 from recollect.knowledge.records import Evidence, Fact, FailingCommand, Route, Workflow
 from recollect.knowledge.runs import Run
 from recollect.knowledge.topics import relevance, topic_words
-from recollect.store import ExchangeRow, HeaderFilter, StatRow, Step, Store, StoredExchange, StoredFact
+from recollect.store import ExchangeRow, HeaderFilter, StatRow, Step, Store, StoredExchange
 from recollect.text import ELLIPSIS
 
 MOST_STEPS = 60  # of an exchange
@@ -32,8 +32,8 @@ _LEAST_USES, _LEAST_FAILURES, _LEAST_RATE = 5, 2, 0.05
 _MOST_ROUTES, _MOST_READ = 5, 15
 _STEP_CHARS, _ERROR_CHARS = 300, 120
 _LOOKING = re.compile(r"read|glob|grep|search|list|fetch|view|find|task|todo|plan|skill", re.IGNORECASE)  # tools
-_LEAST_RELEVANT = 0.6  # of the words of a goal: both of two, two of three
 _LEAST_SURE = 0.6
+_LEAST_RELEVANT = 0.6  # of the words of a goal: both of two, two of three
 
 
 def exchange_rows(material: Material, turns: Sequence[Turn], runs: Sequence[Run]) -> list[ExchangeRow]:
@@ -234,20 +234,13 @@ def _workflow(pattern: tuple[str, ...], chosen: Sequence[StoredExchange], lift: 
     )
 
 
-def failing_commands(uses: Sequence[StatRow], fixed: Sequence[StoredFact]) -> list[FailingCommand]:
-    """Commands that fail often, with what the last failure said and where, and what worked instead if known."""
-    instead: dict[str, Counter[str]] = defaultdict(Counter)
-    for fact in fixed:
-        command = fact.object if fact.object_kind == "command" else None
-        if command and fact.rule == "alternative" and fact.confidence >= _LEAST_SURE:
-            for name in shell.doings(fact.details.get("command") or "") & shell.doings(command):
-                instead[name][command] += 1
+def failing_commands(uses: Sequence[StatRow]) -> list[FailingCommand]:
+    """Commands that fail often, with what the last failure said and where."""
     found = []
     for row in uses:
         name, count, failures = row.name or "", row.uses or 0, row.failures or 0
         is_frequent = count >= _LEAST_USES and failures >= _LEAST_FAILURES and failures / count >= _LEAST_RATE
         if is_frequent and name[:1].isalnum():
-            best = instead[name].most_common(1)
             found.append(
                 FailingCommand(
                     command=name,
@@ -255,7 +248,6 @@ def failing_commands(uses: Sequence[StatRow], fixed: Sequence[StoredFact]) -> li
                     failures=failures,
                     rate=round(failures / count, 2),
                     sample=row.sample or "",
-                    instead=best[0][0] if best else None,
                     session_uid=row.sample_session_uid,
                     event_uid=row.sample_event_uid,
                 )

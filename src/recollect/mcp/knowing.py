@@ -122,6 +122,5 @@ def _sequence(workflow: "Workflow") -> str:
 
 def _failing(command: "FailingCommand") -> Recalled:
     lines = [cut_short(command.command, _TEXT_CHARS), f"said: {cut_short(command.sample, _TEXT_CHARS)}"]
-    lines += [f"worked instead: {cut_short(command.instead, _TEXT_CHARS)}"] if command.instead else []
     heading = f"failed {command.failures} of {command.uses} times, last in session {command.session_uid}"
     return Recalled(f"{AGENT}, {TOOL}", heading, "\n".join(lines))

@@ -70,7 +70,7 @@ def find_discussions(
     """The exchanges that discussed a topic, the best match first; of an error also those in which it was printed."""
     kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
     words = _WORD.findall(topic)[:_MOST_WORDS]
-    query = " ".join([*words, *(f"kind:{kind}" for kind in kinds), f"-class:{WARM_UP}"])
+    of_kinds = " ".join([*(f"kind:{kind}" for kind in kinds), f"-class:{WARM_UP}"])
     # Of a run of CJK letters the index has the pairs; the last letter by itself says nothing.
     parts = [part for part in spaced(folded(" ".join(words))).split() if not re.fullmatch(f"[{CJK}]", part)]
     asked = set(map(_letters, meaningful(parts or words)))
@@ -78,7 +78,10 @@ def find_discussions(
         return []
     least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(asked)
     options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
-    hits = search(store, query, options).hits
+    # Of an error its whole line, too: its words may be common.
+    line = topic.strip().partition("\n")[0].replace('"', "")
+    queries = [f'"{line}"', " ".join(words)] if is_error else [" ".join(words)]
+    hits = [hit for query in queries for hit in search(store, f"{query} {of_kinds}", options).hits]
     matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
     if not is_error:  # of an error, sessions that have it as it was typed come first
         matches.sort(key=lambda one: -one[0].score)
@@ -88,8 +91,13 @@ def find_discussions(
         if event := events.get(match.event_uid):  # unless it was deleted meanwhile
             request = event if event.kind == USER_MSG else store.event_headers.request_of(event)
             exchanges.setdefault((match.session_uid, request.summary if request else ""), []).append((match, hit))
-    near = [exchange for exchange in exchanges.values() if len(asked & _words_of(exchange)) >= least]
     passages = _Passages(store)
+    near = [
+        exchange
+        for exchange in exchanges.values()
+        if len(asked & _words_of(exchange)) >= least
+        or (is_error and _letters(line) in _letters(passages.text(events[exchange[0][0].event_uid])))
+    ]
     return [_discussion(passages, events, exchange) for exchange in near[:limit]]
 
 
