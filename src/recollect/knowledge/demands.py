@@ -65,13 +65,14 @@ _STEP = (
 )
 _NAME = r"[`\"']?[\w./@+#-]+(?:[ -][\w./@+#-]+){0,4}?[`\"']?"
 _NOT = r"(?:(?:and )?not|instead of|rather than|over)"
+_RATHER = r"(?:, (?:and )?not\b|\b(?:instead of|rather than|over|because|since)\b)"
 # A choice: what is taken, and mostly what is not, or why.
 _CHOICE = re.compile(
     rf"^{_BEFORE}(?:(?:we|i)(?:'ve| have)? (?:finally |now )?(?:decided|agreed|chose|chosen|settled|opted)\b(?! yet)"
     r"|(?:we|i)(?:'re| are|'m| am|'ll| will)? (?:go(?:ing)?|went|stick(?:ing)?|stay(?:ing)?) with\b"
-    rf"|(?:we|i) (?:(?:only |never |don'?t |do not )?use|prefer|want)\b.*\b(?:{_NOT}|because|since)\b"
+    rf"|(?:we|i) (?:(?:only |never |don'?t |do not )?use|prefer|want)\b.*{_RATHER}"
     rf"|let'?s (?:use|go with|stick (?:to|with)|switch to|standardi[sz]e on|keep|adopt|roll ?back"
-    rf"|revert|drop|avoid)\b.*\b(?:{_NOT}|because|since)\b"
+    rf"|revert|drop|avoid)\b.*{_RATHER}"
     rf"|(?:use|prefer|choose|take|pick|adopt|standardi[sz]e on|go with) {_NAME},? {_NOT}"
     rf" (?!(?:it|this|that|them|these|those|the (?:first|second|last|other|old|current))\b){_NAME}(?=[\s.,;!)]|$)"
     r"|(?:settled|decided|agreed)[:,—–-] "
