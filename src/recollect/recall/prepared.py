@@ -14,8 +14,9 @@ BRIEF, FIXES, PROMPTS = "brief", "fixes", "prompts"  # what an agent gets withou
 HOOK_DEFAULTS: "dict[str, bool | list[str]]" = {BRIEF: True, FIXES: True, PROMPTS: False}
 MOST_CHARS = 1_900  # of a brief: one agent cuts a server's instructions at 2,048 characters
 _LEAD = (
-    "Recollect remembers earlier sessions in this repository. Before you redo work, search it with `session_search`;"
-    " `recall_error` shows what fixed an error, `recall_decisions` why something is the way it is."
+    "Recollect remembers earlier sessions in this repository. Before the first edit of a task, search with"
+    " `session_search` for what they decided, tried or fixed about it; `recall_error` shows what fixed an error,"
+    " `recall_decisions` why something is the way it is."
 )
 
 
