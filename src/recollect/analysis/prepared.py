@@ -5,6 +5,7 @@ Fixes of errors are in small files by the error's fingerprint, requests in one f
 """
 
 import json
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -33,6 +34,7 @@ from recollect.knowledge import (
 )
 from recollect.recall import (
     HOOK_DEFAULTS,
+    files_path,
     fixes_path,
     renew_briefs,
     requests_path,
@@ -41,8 +43,23 @@ from recollect.recall import (
     write_snapshot,
 )
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, replace_file
+from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
+_MOST_SETTLED, _SETTLED_CHARS = 300, 400  # files of a repository, and what is said of one
+_SETTLED_AS = {
+    "answer": "the user chose",
+    "pick": "the user picked",
+    "plan": "the user approved",
+    "agreement": "the user agreed to",
+    "recap": "the user let stand",
+}
+# What led to a decision is none, and neither is the offer that the user took.
+_ASIDE = re.compile(
+    r"\((?:asked|agreed, on|picked from)[^“)]*(?:“[^”]*”)?\)|(?:Want|Would you like) me to (?:(?:\w+ ){1,4}\w+\?)?"
+    r"|^Plan (?:to implement|approved): "
+)
+_FILE_NAME = re.compile(r"[\w@+-]*(?:[./][\w@+-]+)*\.[a-zA-Z]\w{0,9}\b(?!:\d)")  # a line is a place of that day
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 
 
@@ -57,13 +74,17 @@ def prepare(
     if is_all:
         shutil.rmtree(store.folder / PREPARED_NAME, ignore_errors=True)
     is_new = not (store.folder / PREPARED_NAME).exists()
-    uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
+    headers = store.session_headers.of(changed).values()
+    uids = frozenset(header.session_uid for header in headers)
     criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
     signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
         _write_requests(store, criteria)
+        _write_settled(
+            store, set(store.session_headers.names("repo")) if is_new else {h.repo for h in headers if h.repo}
+        )
 
 
 def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
@@ -134,6 +155,48 @@ def _write_requests(store: Store, criteria: HeaderFilter) -> None:
         _update(Path(path), news, _MOST_REQUESTS)
 
 
+def _write_settled(store: Store, repos: Collection[str]) -> None:
+    """Keep what users settled about files of these repositories, for each file the newest.
+
+    A decision is about a file if it names the file and its session went on to edit it: many files have the same name.
+    """
+    for repo in repos:
+        settled: dict[str, dict[str, Any]] = {}
+        for fact in _decisions(store, repo):
+            said = _ASIDE.sub("", fact.text).strip()
+            is_bare = said.endswith(":") or (fact.method == "plan" and "(" not in said)  # a heading settles nothing
+            for name in dict.fromkeys(_FILE_NAME.findall("" if is_bare else said)):
+                for path in _edited_as(store, fact, name):
+                    settled.setdefault(path, _settlement(fact, repo, said))
+        prepared = Path(files_path(str(store.folder), repo))
+        if settled or prepared.exists():
+            _replace(prepared, dict(list(settled.items())[:_MOST_SETTLED]))
+
+
+def _decisions(store: Store, repo: str) -> list[Fact]:
+    """What users decided in a repository and still holds, the newest first."""
+    sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+    facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
+    return [fact for fact in facts if fact.method in _SETTLED_AS]
+
+
+def _edited_as(store: Store, fact: Fact, name: str) -> set[str]:
+    """The paths, seen from the session's folder, of the files of this name that the session of a fact edited."""
+    paths = set()
+    for edit in store.facts.edits_of(name.rpartition("/")[2]):
+        is_own = fact.session_uid and f"{edit.session_uid}/".startswith(f"{fact.session_uid}/")
+        if is_own and f"/{edit.details['path']}".endswith(f"/{name.lstrip('./')}"):
+            paths.add(edit.object.lstrip("/"))
+    return paths if len(paths) == 1 else set()
+
+
+def _settlement(fact: Fact, repo: str, said: str) -> dict[str, Any]:
+    at = as_datetime(fact.valid_at)
+    at_ms = round(at.timestamp() * 1000) if at else None
+    text = f"{_SETTLED_AS[fact.method]}: {cut_short(' '.join(said.split()), _SETTLED_CHARS)}"
+    return {"session": fact.session_uid, "repo": repo, "text": text, "at_ms": at_ms}
+
+
 def _sure_lines(store: Store, error: str) -> list[str]:
     """What else an error is known by, and no other error."""
     facts = store.facts.about("error", error, (FIXED_BY,))
@@ -147,8 +210,11 @@ def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
     with suppress(OSError, ValueError):
         known = json.loads(path.read_bytes())
     content = {key: record for key, record in list((known | news).items())[-(most or 0) :] if record}
-    if content == known:
-        return
+    if content != known:
+        _replace(path, content)
+
+
+def _replace(path: Path, content: dict[str, Any]) -> None:
     for made in (path.parent.parent, path.parent):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
     replace_file(path, json.dumps(content).encode(), is_durable=False)

@@ -131,7 +131,8 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     """Give your agents this memory: tools, briefs and fixes.
 
     Without AGENTS, installs into every agent it finds. Lists every command and file first, and asks. The settings
-    `hooks.brief`, `hooks.fixes` and `hooks.prompts` choose what agents get without asking, and in which projects.
+    `hooks.brief`, `hooks.fixes`, `hooks.edits` and `hooks.prompts` choose what agents get without asking, and in which
+    projects.
 
     \b
     recollect install
