@@ -10,7 +10,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,12 @@ from recollect.recall import (
     write_briefs,
     write_snapshot,
 )
-from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, replace_file
+from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, StoredFact, replace_file
 from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
-_MOST_SETTLED, _SETTLED_CHARS = 300, 400  # files of a repository, and what is said of one
+_MOST_DECISIONS, _SETTLED_CHARS = 100, 400  # of a repository that may be about a file, and what is said of one
+_MOST_SINCE = 3  # sessions that edited a file after something was settled about it
 _SETTLED_AS = {
     "answer": "the user chose",
     "pick": "the user picked",
@@ -59,7 +60,8 @@ _ASIDE = re.compile(
     r"\((?:asked|agreed, on|picked from)[^“)]*(?:“[^”]*”)?\)|(?:Want|Would you like) me to (?:(?:\w+ ){1,4}\w+\?)?"
     r"|^Plan (?:to implement|approved): "
 )
-_FILE_NAME = re.compile(r"[\w@+-]*(?:[./][\w@+-]+)*\.[a-zA-Z]\w{0,9}\b(?!:\d)")  # a line is a place of that day
+_FILE_NAME = re.compile(r"[\w@+-]*(?:[./][\w@+-]+)*\.[a-zA-Z]\w{0,9}\b")
+_LINES = re.compile(r"\w:\d+|\blines? \d")
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 
 
@@ -159,35 +161,42 @@ def _write_settled(store: Store, repos: Collection[str]) -> None:
     """Keep what users settled about files of these repositories, for each file the newest.
 
     A decision is about a file if it names the file and its session went on to edit it: many files have the same name.
+    One that names lines of it is about the file of that day.
     """
+    edits_of = cache(store.facts.edits_of)
     for repo in repos:
         settled: dict[str, dict[str, Any]] = {}
-        for fact in _decisions(store, repo):
+        sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+        for fact in find_decisions(store, sessions, [repo], now_ms(), with_weak=False, limit=_MOST_DECISIONS):
             said = _ASIDE.sub("", fact.text).strip()
-            is_bare = said.endswith(":") or (fact.method == "plan" and "(" not in said)  # a heading settles nothing
-            for name in dict.fromkeys(_FILE_NAME.findall("" if is_bare else said)):
-                for path in _edited_as(store, fact, name):
+            is_heading = said.endswith(":") or (fact.method == "plan" and "(" not in said)
+            if fact.method not in _SETTLED_AS or is_heading or _LINES.search(said):
+                continue
+            for name in dict.fromkeys(_FILE_NAME.findall(said)):
+                for path in _edited_as(edits_of(name.rpartition("/")[2]), fact, name):
                     settled.setdefault(path, _settlement(fact, repo, said))
         prepared = Path(files_path(str(store.folder), repo))
         if settled or prepared.exists():
-            _replace(prepared, dict(list(settled.items())[:_MOST_SETTLED]))
+            _replace(prepared, settled)
 
 
-def _decisions(store: Store, repo: str) -> list[Fact]:
-    """What users decided in a repository and still holds, the newest first."""
-    sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-    facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
-    return [fact for fact in facts if fact.method in _SETTLED_AS]
+def _edited_as(edits: Sequence[StoredFact], fact: Fact, name: str) -> set[str]:
+    """The path, seen from the session's folder, of the file of this name that the session of a fact edited.
+
+    None if it edited several, or if many sessions have edited the file since: by then it is another one.
+    """
+    own = [edit for edit in edits if _root(edit.session_uid) == fact.session_uid]
+    paths = {edit.object.lstrip("/") for edit in own if f"/{edit.details['path']}".endswith(f"/{name.lstrip('./')}")}
+    if len(paths) != 1:
+        return set()
+    ending, until_ms = f"/{min(paths)}", max(edit.since_ms or 0 for edit in own)
+    since = [edit for edit in edits if (edit.since_ms or 0) > until_ms and edit.details["path"].endswith(ending)]
+    return paths if len({_root(edit.session_uid) for edit in since}) <= _MOST_SINCE else set()
 
 
-def _edited_as(store: Store, fact: Fact, name: str) -> set[str]:
-    """The paths, seen from the session's folder, of the files of this name that the session of a fact edited."""
-    paths = set()
-    for edit in store.facts.edits_of(name.rpartition("/")[2]):
-        is_own = fact.session_uid and f"{edit.session_uid}/".startswith(f"{fact.session_uid}/")
-        if is_own and f"/{edit.details['path']}".endswith(f"/{name.lstrip('./')}"):
-            paths.add(edit.object.lstrip("/"))
-    return paths if len(paths) == 1 else set()
+def _root(session_uid: str) -> str:
+    """The session of a sub-agent."""
+    return session_uid.partition("/")[0]
 
 
 def _settlement(fact: Fact, repo: str, said: str) -> dict[str, Any]:
