@@ -11,7 +11,7 @@ from recollect.care.plugin import hooks_of_agent
 from tests.hooks.conftest import SESSION, Desk
 
 EARLIER = "5f0c2f6e-0000-4000-8000-000000000009"
-PLAN = "# Larger pool\n\nUpdate the limit in `src/pool.py` to 20, because the proxy opens 16 connections.\n"
+PLAN = "# Larger pool\n\nUpdate `pool_limit` in `src/pool.py` to 20, because the proxy opens 16 connections.\n"
 
 
 def write(desk: Desk, session: str, *, plan: str = PLAN, edited: str = "src/pool.py") -> None:
@@ -42,8 +42,8 @@ def write(desk: Desk, session: str, *, plan: str = PLAN, edited: str = "src/pool
     desk.sweep()
 
 
-def edit(path: Path, tool: str = "Edit") -> dict[str, Any]:
-    return {"tool_name": tool, "tool_input": {"file_path": str(path), "old_string": "a", "new_string": "b"}}
+def edit(path: Path, tool: str = "Edit", old: str = "pool_limit = 20") -> dict[str, Any]:
+    return {"tool_name": tool, "tool_input": {"file_path": str(path), "old_string": old, "new_string": "b"}}
 
 
 def test_a_plan_that_names_the_file_is_told_once_for_a_session(desk: Desk) -> None:
@@ -63,6 +63,7 @@ def test_a_plan_that_names_the_file_is_told_once_for_a_session(desk: Desk) -> No
         edit(Path("src/other.py")),
         edit(Path("elsewhere/pool.py")),
         edit(Path("src/pool.py"), tool="Read"),
+        edit(Path("src/pool.py"), old="import os"),
         {"tool_name": "Edit", "tool_input": "src/pool.py"},
         {"tool_name": "Edit", "tool_input": {"file_path": 7}},
         {},
@@ -97,14 +98,14 @@ def test_a_plan_about_another_file_or_without_a_step_settles_nothing(desk: Desk,
     assert desk.hook("PreToolUse", **edit(desk.project / "src" / "pool.py")) == ""
 
 
+PATCH = "*** Begin Patch\n*** Update File: src/pool.py\n-pool_limit = 20"
+
+
 @pytest.mark.parametrize(
     ("agent", "given"),
     [
-        (
-            "codex",
-            {"tool_name": "apply_patch", "tool_input": {"command": "*** Begin Patch\n*** Update File: src/pool.py\n"}},
-        ),
-        ("grok", {"toolName": "search_replace", "toolInput": {"file_path": "src/pool.py"}}),
+        ("codex", {"tool_name": "apply_patch", "tool_input": {"command": PATCH}}),
+        ("grok", {"toolName": "search_replace", "toolInput": {"file_path": "src/pool.py", "old_string": "pool_limit"}}),
     ],
 )
 def test_each_agent_names_the_file_in_its_own_way(desk: Desk, agent: str, given: dict[str, Any]) -> None:

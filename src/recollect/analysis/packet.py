@@ -66,7 +66,7 @@ def _only(session: Session) -> HeaderFilter:
 def _open_steps(digest: Digest) -> list[str]:
     failing = digest.open.failing_tests
     steps = [f"{todo.text} ({todo.note})" if todo.note else todo.text for todo in digest.open.todos[:_STEPS]]
-    return [*steps, *([f"tests fail: {failing.text}"] if failing else [])]
+    return [*steps, *([f"failed when it ran last: {failing.text.removeprefix('ran ')}"] if failing else [])]
 
 
 def _commands(store: Store, session: Session) -> list[str]:

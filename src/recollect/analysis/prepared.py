@@ -47,7 +47,7 @@ from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_DECISIONS, _SETTLED_CHARS = 100, 400  # of a repository that may be about a file, and what is said of one
-_MOST_SINCE = 3  # sessions that edited a file after something was settled about it
+_MOST_SINCE = 8  # sessions that edited a file after something was settled about it
 _SETTLED_AS = {
     "answer": "the user chose",
     "pick": "the user picked",
@@ -61,6 +61,7 @@ _ASIDE = re.compile(
     r"|^Plan (?:to implement|approved): "
 )
 _FILE_NAME = re.compile(r"[\w@+-]*(?:[./][\w@+-]+)*\.[a-zA-Z]\w{0,9}\b")
+_CODE_NAME = re.compile(r"`([^`\s]{5,60})`|\b([A-Za-z]\w{3,}[a-z0-9][A-Z]\w{3,})\b")
 _LINES = re.compile(r"\w:\d+|\blines? \d")
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 
@@ -161,7 +162,7 @@ def _write_settled(store: Store, repos: Collection[str]) -> None:
     """Keep what users settled about files of these repositories, for each file the newest.
 
     A decision is about a file if it names the file and its session went on to edit it: many files have the same name.
-    One that names lines of it is about the file of that day.
+    One that names lines of it is about the file of that day. It is told before an edit that has one of its names.
     """
     edits_of = cache(store.facts.edits_of)
     for repo in repos:
@@ -202,8 +203,10 @@ def _root(session_uid: str) -> str:
 def _settlement(fact: Fact, repo: str, said: str) -> dict[str, Any]:
     at = as_datetime(fact.valid_at)
     at_ms = round(at.timestamp() * 1000) if at else None
-    text = f"{_SETTLED_AS[fact.method]}: {cut_short(' '.join(said.split()), _SETTLED_CHARS)}"
-    return {"session": fact.session_uid, "repo": repo, "text": text, "at_ms": at_ms}
+    text = f"{_SETTLED_AS[fact.method]}: {cut_short(' '.join(said.split()), _SETTLED_CHARS).rstrip(' ?')}"
+    coded = {name.rstrip("()") for found in _CODE_NAME.findall(said) for name in found if name}
+    names = sorted(name for name in coded if not _FILE_NAME.fullmatch(name))
+    return {"session": fact.session_uid, "repo": repo, "text": text, "names": names, "at_ms": at_ms}
 
 
 def _sure_lines(store: Store, error: str) -> list[str]:

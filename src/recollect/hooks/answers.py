@@ -76,6 +76,8 @@ def _settled(event: HookEvent, store_folder: str) -> str:
         record = read_settled(store_folder, event.folder, path)
         if record is None or record["session"].endswith(event.session):
             continue  # a session knows what it settled itself
+        if not any(name in event.edit for name in record["names"]):
+            continue  # the edit is about something else in the file, or the name is gone
         if claims.claim(store_folder, event.hooks.agent, event.session, "file", record["text"]):
             from recollect.recall import USER, Recalled, fenced  # its patterns take a while, and most files are new
 

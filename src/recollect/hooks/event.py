@@ -1,5 +1,6 @@
 """One call of a hook, the same for all agents."""
 
+import json
 import os
 from importlib import import_module
 
@@ -32,6 +33,7 @@ class HookEvent:
         turn = (_text(payload, key) for key in ("tool_use_id", "prompt_id", "turn_id"))
         self.turn = next(filter(None, turn), "")
         self.edited = _edited(hooks, payload) if self.name == "PreToolUse" else []
+        self.edit = json.dumps(payload.get("tool_input", payload.get("toolInput"))) if self.edited else ""
         self.failure = hooks.failure(payload) if self.name.startswith("PostToolUse") else ""
 
 
