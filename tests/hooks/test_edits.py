@@ -1,6 +1,7 @@
 """Before an edit an agent is told what earlier sessions settled about the file: once, or nothing."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ EARLIER = "5f0c2f6e-0000-4000-8000-000000000009"
 PLAN = "# Larger pool\n\nUpdate `pool_limit` in `src/pool.py` to 20, because the proxy opens 16 connections.\n"
 
 
-def write(desk: Desk, session: str, *, plan: str = PLAN, edited: str = "src/pool.py") -> None:
+def write(desk: Desk, session: str, *, plan: str = PLAN, edited: str = "src/pool.py", day: str = "") -> None:
     """A session whose plan the user approved, and which then edited a file."""
     path = desk.transcript(session)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +36,7 @@ def write(desk: Desk, session: str, *, plan: str = PLAN, edited: str = "src/pool
                 "parentUuid": f"{session[:-6]}{number - 1:06d}" if number else None,
                 "sessionId": session,
                 "cwd": str(desk.project),
-                "timestamp": f"2026-11-15T18:00:{number:02d}.000Z",
+                "timestamp": f"{day or time.strftime('%Y-%m-%d')}T00:00:{number:02d}.000Z",
                 "message": {"role": role, "content": content} | ({"id": f"m{number}"} if role != "user" else {}),
             }
             file.write(json.dumps(record) + "\n")
@@ -82,6 +83,12 @@ def test_a_session_is_not_told_what_it_settled_itself_and_a_setting_turns_it_off
     assert desk.hook("PreToolUse", session=EARLIER, **edit(pool)) == ""
     (desk.store / "hooks.json").write_text('{"edits": false}')
     assert desk.hook("PreToolUse", **edit(pool)) == ""
+
+
+def test_a_plan_is_told_for_some_days_only(desk: Desk) -> None:
+    write(desk, EARLIER, day="2026-01-05")
+
+    assert desk.hook("PreToolUse", **edit(desk.project / "src" / "pool.py")) == ""
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_DECISIONS, _SETTLED_CHARS = 100, 400  # of a repository that may be about a file, and what is said of one
+_WORK, _WORK_MS = ("plan", "agreement", "pick"), 10 * 86_400_000  # what was to be done then, and how long it is news
 _MOST_SINCE = 8  # sessions that edited a file after something was settled about it
 _SETTLED_AS = {
     "answer": "the user chose",
@@ -206,7 +207,9 @@ def _settlement(fact: Fact, repo: str, said: str) -> dict[str, Any]:
     text = f"{_SETTLED_AS[fact.method]}: {cut_short(' '.join(said.split()), _SETTLED_CHARS).rstrip(' ?')}"
     coded = {name.rstrip("()") for found in _CODE_NAME.findall(said) for name in found if name}
     names = sorted(name for name in coded if not _FILE_NAME.fullmatch(name))
-    return {"session": fact.session_uid, "repo": repo, "text": text, "names": names, "at_ms": at_ms}
+    until_ms = at_ms + _WORK_MS if at_ms and fact.method in _WORK else None
+    record = {"session": fact.session_uid, "repo": repo, "text": text, "names": names}
+    return record | {"at_ms": at_ms, "until_ms": until_ms}
 
 
 def _sure_lines(store: Store, error: str) -> list[str]:

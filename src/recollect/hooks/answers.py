@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 
 from recollect import __version__
 from recollect.home import is_in_group
@@ -76,7 +77,8 @@ def _settled(event: HookEvent, store_folder: str) -> str:
         record = read_settled(store_folder, event.folder, path)
         if record is None or record["session"].endswith(event.session):
             continue  # a session knows what it settled itself
-        if not any(name in event.edit for name in record["names"]):
+        is_old = record["until_ms"] is not None and time.time_ns() > record["until_ms"] * 1_000_000
+        if is_old or not any(name in event.edit for name in record["names"]):
             continue  # the edit is about something else in the file, or the name is gone
         if claims.claim(store_folder, event.hooks.agent, event.session, "file", record["text"]):
             from recollect.recall import USER, Recalled, fenced  # its patterns take a while, and most files are new
