@@ -243,6 +243,23 @@ def test_why_names_the_sessions_behind_an_uncommitted_change(tmp_path: Path, mon
         assert CliRunner().invoke(main, ["why", *wrong]).exit_code == 2
 
 
+def test_looking_at_an_uncommitted_change_runs_nothing_that_the_repository_configures(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "shop")
+    checkout.commit("begin", day_ms(0), pool="size = 5\n")
+    for name, value in (("clean", f"touch {tmp_path}/ran; cat"), ("required", "true")):
+        subprocess.run(["git", "-C", checkout.folder, "config", f"filter.own.{name}", value], check=True)
+    (checkout.folder / ".gitattributes").write_text("*.py filter=own\n")
+    (checkout.folder / "pool.py").write_text("size_of_pool = 20\n")
+    memory = remembered(
+        tmp_path / "m", wrote("s", 1, "larger", checkout.folder / "pool.py", "size = 5", "size_of_pool = 20")
+    )
+
+    change = memory.knowledge.uncommitted(checkout.folder)
+
+    assert [origin.lines for origin in change.sessions] == [1]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_pull_request_is_known_from_the_agents_own_record_of_it(tmp_path: Path) -> None:
     address = "https://github.com/acme/shop/pull/12"
     script = Script("linked").user("round prices to cents").run("make pr", "done").link(address).link(address)

@@ -110,7 +110,10 @@ def uncommitted_lines(folder: str, *, seconds: float) -> tuple[str, dict[str, li
     root = (ask_git(folder, "rev-parse", "--show-toplevel", seconds=seconds) or "").rstrip("\n")
     if not root:
         return None
-    diff = ("diff", "HEAD", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix")
+    # Filters of files are programs; emptied, they change nothing and may fail.
+    filters = (ask_git(root, "config", "--name-only", "--get-regexp", r"^filter\.", seconds=seconds) or "").split()
+    unfiltered = [word for name in filters for word in ("-c", f"{name}=")]
+    diff = (*unfiltered, "diff", "HEAD", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix")
     lines: dict[str, list[str]] = {}
     path = ""
     for row in (ask_git(root, *diff, seconds=seconds) or "").split("\n"):
