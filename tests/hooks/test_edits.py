@@ -2,9 +2,11 @@
 
 import json
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from recollect.agents import find_plugin_host
@@ -139,3 +141,16 @@ def test_after_a_compaction_an_agent_gets_what_the_summary_loses(desk: Desk) -> 
 
     assert f"claude:{SESSION}" in packet and "> - Plan approved: Larger pool (" in packet
     assert len(packet.encode()) <= 2_000 and packet.count("recollect-") == 2
+
+
+def test_a_locked_store_costs_an_agent_the_packet_only(desk: Desk) -> None:
+    write(desk, SESSION)
+    with ExitStack() as locks:
+        for name in ("memory.db", "cache.db"):
+            connection = locks.enter_context(closing(apsw.Connection(str(desk.store / name))))
+            connection.execute("BEGIN EXCLUSIVE")
+        begun = time.monotonic()
+        packet = desk.added("SessionStart", source="compact")
+
+    assert f"claude:{SESSION}" in packet
+    assert time.monotonic() - begun < 5  # a start of Python on a busy machine, and no waiting
