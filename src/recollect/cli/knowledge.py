@@ -122,9 +122,11 @@ def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | No
     if is_diff:
         with open_fresh() as memory:
             change = memory.knowledge.uncommitted()
+        if not change.files:
+            raise NotFound(f"Nothing is uncommitted here: {change.root}")
         if not change.sessions:
-            what = "No session wrote this change" if change.lines else "Nothing is uncommitted here"
-            raise NotFound(f"{what}: {change.root}", "`recollect sweep` reads what agents just wrote")
+            hint = "it may have been typed by hand"
+            raise NotFound(f"No session wrote this change: {change.root}", hint)
         emit(change, as_json, change_lines)
         return
     named = _LINE.fullmatch(topic[0]) if len(topic) == 1 else None
