@@ -32,6 +32,7 @@ ERROR = "Traceback (most recent call last):\nKeyError: 'never seen before'\n"
 EVENTS: dict[str, dict[str, Any]] = {
     "SessionStart": {"source": "clear"},
     "PostToolUse, failed": {"tool_name": "Bash", "tool_response": ERROR},
+    "PreToolUse": {"tool_name": "apply_patch", "tool_input": {"command": "*** Update File: src/never_settled.py"}},
     "PostToolUse, fine": {"tool_name": "Bash", "tool_response": "3 passed\n"},
 }
 
@@ -104,6 +105,7 @@ def _in_the_server(store: Path, folder: str, calls: int) -> None:
     assert server.stdin and server.stdout
     told = {
         "SessionStart": {"source": "clear"},
+        "PreToolUse": EVENTS["PreToolUse"],
         "PostToolUse": {"tool_name": "Bash", "tool_response": ERROR},
         "UserPromptSubmit": {"prompt": "please have a look at the test that fails in the parser of dates"},
     }

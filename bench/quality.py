@@ -104,7 +104,7 @@ class Verdicts:
     def of(self, line: Told) -> dict[str, Any] | None:
         text = plain(MARKER.sub("", line.text))
         for quote, item in self._keys:
-            where = item["session"] if line.kind in ("fix", "reminder", "wish") else "*"
+            where = item["session"] if line.kind in ("fix", "reminder", "wish", "edit", "packet") else "*"
             is_here = where in ("*", line.session) and (line.kind != "warning" or item["repo"].endswith(line.repo))
             if is_here and quote and (text.startswith(quote) or quote.startswith(text) or quote in text):
                 return item

@@ -142,6 +142,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Memory.transcript": lambda memory, other: list(memory.transcript(other.session)),
     "Memory.window": lambda memory, other: memory.window(other.session, "1", 5),
     "Memory.digest": lambda memory, other: memory.digest(other.session),
+    "Memory.packet": lambda memory, other: memory.packet(other.session),
     "Memory.exchanges": lambda memory, other: memory.exchanges(other.session),
     "Memory.signals": lambda memory, other: [memory.signals(other.session), memory.signals()],
     "Memory.count_signals": lambda memory, other: [memory.count_signals(other.session), memory.count_signals()],
@@ -207,6 +208,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
         memory.knowledge.decisions(history=True),
     ],
     "Knowledge.line": lambda memory, other: memory.knowledge.line(other.path, 1),
+    "Knowledge.uncommitted": lambda memory, other: memory.knowledge.uncommitted(Path(other.path).parent),
     "Knowledge.why": lambda memory, other: [memory.knowledge.why(other.word), memory.knowledge.why("fix")],
     "Knowledge.discussions": lambda memory, other: [
         memory.knowledge.discussions(other.word),

@@ -177,7 +177,7 @@ def test_hooks_are_installed_for_what_an_agent_hears_and_only_text_is_asked_for(
     assert host is not None
     (heard,) = (hooks for hooks in all_hooks() if hooks.agent == agent)
 
-    hooks = hooks_of_agent(agent, host.events, host.plugin_server, None)["hooks"]
+    hooks = hooks_of_agent(agent, host, host.plugin_server, None)["hooks"]
     calls = [entry["hooks"][0] for entries in hooks.values() for entry in entries]
 
     assert ("UserPromptSubmit" in hooks) <= heard.hears_prompt

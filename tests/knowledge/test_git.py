@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from recollect.cli.entry import main
+from recollect.cli.picker import Picker
 from recollect.errors import NotFound
 from tests.builders import BEGIN_MS, Home
 from tests.knowledge.sessions import DAY_MS, Script, remembered
@@ -209,6 +210,55 @@ def test_why_answers_for_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert json.loads(as_json.output)["edit"]["request"] == "make the pool larger"
     assert breaches(SCHEMAS["line"], json.loads(as_json.output)) == []
     assert (nobody.exit_code, "No session wrote this line" in nobody.output) == (4, True)
+
+
+def test_why_names_the_sessions_behind_an_uncommitted_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = Checkout(tmp_path / "shop")
+    pool, new = checkout.folder / "pool.py", checkout.folder / "queue.py"
+    memory = remembered(
+        tmp_path,
+        wrote("old", 1, "begin the pool", pool, "size = 1", "size = 5"),
+        wrote("mine", 3, "make the pool larger", pool, "size = 5", "size_of_pool = 20"),
+        wrote("other", 4, "add a queue", new, "", "queue_of_jobs = []"),
+    )
+    checkout.commit("begin", day_ms(2), pool="size = 5\nfast = True\n")
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+    monkeypatch.chdir(checkout.folder)
+    nothing = CliRunner().invoke(main, ["why", "--diff"])
+    pool.write_text("size_of_pool = 20\nfast = True\nby_hand = 1\n")
+    new.write_text("queue_of_jobs = []\n")
+
+    picker = Picker(memory, str(checkout.folder))
+    picker.search()
+    memory.close()
+    shown = CliRunner().invoke(main, ["why", "--diff"])
+    as_json = json.loads(CliRunner().invoke(main, ["why", "--diff", "--json"]).output)
+
+    assert (nothing.exit_code, "Nothing is uncommitted here" in nothing.output) == (4, True)
+    assert "make the pool larger" in shown.output and "add a queue" in shown.output
+    assert "begin the pool" not in shown.output and "1 changed line of 3" in shown.output
+    assert {origin["session_uid"].partition(":")[2] for origin in as_json["sessions"]} == {"mine", "other"}
+    assert {hit.session_uid.partition(":")[2] for hit in picker.answer.hits[:2]} == {"mine", "other"}
+    assert "uncommitted change" in picker.note
+    for wrong in ([], ["x", "--diff"]):
+        assert CliRunner().invoke(main, ["why", *wrong]).exit_code == 2
+
+
+def test_looking_at_an_uncommitted_change_runs_nothing_that_the_repository_configures(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "shop")
+    checkout.commit("begin", day_ms(0), pool="size = 5\n")
+    for name, value in (("clean", f"touch {tmp_path}/ran; cat"), ("required", "true")):
+        subprocess.run(["git", "-C", checkout.folder, "config", f"filter.own.{name}", value], check=True)
+    (checkout.folder / ".gitattributes").write_text("*.py filter=own\n")
+    (checkout.folder / "pool.py").write_text("size_of_pool = 20\n")
+    memory = remembered(
+        tmp_path / "m", wrote("s", 1, "larger", checkout.folder / "pool.py", "size = 5", "size_of_pool = 20")
+    )
+
+    change = memory.knowledge.uncommitted(checkout.folder)
+
+    assert [origin.lines for origin in change.sessions] == [1]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_pull_request_is_known_from_the_agents_own_record_of_it(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """What the tools answer: within their scope, without the session that asks, in pages that make up the whole."""
 
+import json
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recollect.mcp.door import MOST_BYTES, Door, Scope
-from recollect.mcp.tools import GROUP_TOOLS, TOOLS, WRITE_TOOLS
+from recollect.mcp.door import INSTRUCTIONS, MOST_BYTES, Door, Scope
+from recollect.mcp.tools import CORE, GROUP_TOOLS, TOOLS, WRITE_TOOLS, Tool
+from recollect.recall import AGENT_PROMPTS
 from tests.mcp.conftest import Agent
 
 HERE = {f"walrus-{number}" for number in range(6)}
@@ -74,11 +77,19 @@ def test_a_file_is_told_with_the_edits_of_each_session_and_their_requests(
     assert "> edit #3 +1 -1 src/walrus.py: feed the walrus, round 5\n" in answer
 
 
-def test_each_event_around_matches_is_shown_once_and_in_order(agent: Agent) -> None:
-    answer = agent.call("session_search", query="walrus", limit=1, context=2)
+def test_a_search_shows_matching_events_whole_and_each_once(agent: Agent) -> None:
+    answer = agent.call("session_search", query="fed", limit=1) + agent.call("session_search", query="fish", limit=1)
 
-    shown = [int(number) for number in re.findall(r"(?m)^> +#(\d+) ", answer)]
-    assert len(shown) > 3 and shown == sorted(set(shown))
+    assert re.search(r"(?m)^> #\d+ completion \(agent\): The walrus of round \d is fed\.$", answer)
+    assert answer.count("is fed.") == 1
+    (long,) = re.findall(r"(?m)^> #\d+ tool_result .*: (.*)$", answer)
+    assert 1_400 < len(long) <= 1_502  # what does not fit is cut around the words
+
+
+def test_an_answer_has_room_for_whole_events_of_several_sessions(agent: Agent) -> None:
+    answer = agent.call("session_search", query="walrus fish", limit=6)
+
+    assert len(answer) < 8_500 and answer.count("tool_result") >= 3
 
 
 def test_recent_sessions_and_matches_have_their_outcome(agent: Agent) -> None:
@@ -159,6 +170,89 @@ def test_descriptions_begin_with_words_to_search_for() -> None:
     for tool in (*TOOLS, *GROUP_TOOLS, *WRITE_TOOLS):
         assert re.match(words, tool.description), tool.name
     assert {tool.name for tool in TOOLS if "_meta" in tool.schema()} == {"session_search", "recall_error"}
+
+
+def test_the_definitions_of_all_tools_leave_the_context_to_the_task() -> None:
+    def tokens(tools: Iterable[Tool]) -> float:
+        return sum(len(json.dumps(tool.schema())) for tool in tools) / 4
+
+    assert tokens(TOOLS) <= 1_200
+    assert tokens(tool for tool in TOOLS if tool.name in CORE) <= 600
+
+
+ASKED = (
+    ("What did we discuss about rate limits last week?", "session_search"),
+    ("Search earlier conversations for the websocket reconnect", "session_search"),
+    ("Did we try Redis before?", "session_search"),
+    ("Find the previous work on the date parser before I edit it", "session_search"),
+    ("Read the session 3f2a91, how did it end?", "get_session"),
+    ("Show me the transcript around event #12", "get_session"),
+    ("Who edited src/pool.py, and for which requests?", "recall_file"),
+    ("Show the history of this file before I change it", "recall_file"),
+    ("List the sessions of this repository, newest first", "list_sessions"),
+    ("How do I resume yesterday's session?", "list_sessions"),
+    ("Have we seen this error before?", "recall_error"),
+    ("The build fails with this stack trace, how was it fixed?", "recall_error"),
+    ("This test failed again, what was changed to fix it?", "recall_error"),
+    ("Why is the session store in Postgres, what are the reasons?", "recall_decisions"),
+    ("Which conventions and preferences does this project have?", "recall_decisions"),
+    ("What was ruled out for the queue?", "recall_decisions"),
+    ("How was a release done here before?", "recall_workflows"),
+    ("Which steps does a deploy need?", "recall_workflows"),
+    ("Continue where we left off", "session_brief"),
+    ("Catch me up: what is open?", "session_brief"),
+)
+
+
+@pytest.mark.parametrize(("prompt", "tool"), ASKED)
+def test_the_right_tool_for_a_prompt_is_among_the_first_two_by_its_words(prompt: str, tool: str) -> None:
+    """As agents that defer tools look for them: by rare words of names and descriptions."""
+    words = {each.name: _stems(f"{each.name} {each.description}") for each in TOOLS}
+
+    def score(name: str) -> float:
+        shared = _stems(prompt) & words[name]
+        return sum(1 / sum(word in others for others in words.values()) for word in shared) / len(words[name]) ** 0.3
+
+    assert tool in sorted(words, key=score, reverse=True)[:2]
+
+
+_SAYS_NOTHING = {
+    "what",
+    "did",
+    "the",
+    "for",
+    "how",
+    "was",
+    "this",
+    "that",
+    "and",
+    "who",
+    "which",
+    "why",
+    "have",
+    "last",
+}
+
+
+def _stems(text: str) -> set[str]:
+    words = set(re.findall(r"[a-z]{3,}", text.lower())) - _SAYS_NOTHING
+    return {re.sub(r"(?:es|s|ed|d|ing)$", "", re.sub(r"ie[ds]$", "y", word)) for word in words}
+
+
+def test_the_core_profile_offers_three_tools_and_refuses_the_others(place: Path) -> None:
+    with Agent(place, "--tools", "core") as agent:
+        assert {tool["name"] for tool in agent.ask("tools/list")["result"]["tools"]} == set(CORE)
+        assert (
+            "No such tool" in agent.ask("tools/call", name="recall_file", arguments={"path": "x"})["error"]["message"]
+        )
+
+
+def test_an_agent_learns_to_look_things_up_before_its_first_edit(agent: Agent) -> None:
+    skill = AGENT_PROMPTS["recall"].skill()
+
+    for text in (INSTRUCTIONS, agent.ask("initialize")["result"]["instructions"], skill, TOOLS[0].description):
+        assert "before the first edit of a task" in text.lower().replace("\n", " ")
+    assert all(f"`{tool.name}`" in skill for tool in TOOLS)  # what their descriptions leave out
 
 
 @pytest.mark.parametrize("store", ["missing", "damaged"])

@@ -101,7 +101,7 @@ def _calls(uid: str, text: str) -> dict[str, list[dict[str, Any]]]:
     canary = re.search(r"CANARY\d+", text)
     assert canary
     return {
-        "session_search": [{"query": canary[0], "context": 3}],
+        "session_search": [{"query": canary[0]}],
         "get_session": [{"session": uid}, {"session": uid, "at": "end"}],
         "recall_file": [{"path": text}],
         "list_sessions": [{"agent": text}],

@@ -62,6 +62,7 @@ class AgentHooks:
         hears_start: bool = True,
         hears_prompt: bool = True,
         is_trusted_at_once: bool = True,
+        edit_tools: "tuple[str, ...]" = (),
     ) -> None:
         self.agent = agent
         self.client = client  # how the name begins by which it introduces itself to a server
@@ -69,4 +70,5 @@ class AgentHooks:
         self.failure = failure  # the output of a call that failed, as far as the agent reports it; else empty
         self.hears_start = hears_start  # what SessionStart adds reaches its model
         self.hears_prompt = hears_prompt  # what UserPromptSubmit adds does
+        self.edit_tools = edit_tools  # its tools that change files, as its hooks name them
         self.is_trusted_at_once = is_trusted_at_once  # its hooks run without being confirmed by hand

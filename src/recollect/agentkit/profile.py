@@ -49,6 +49,7 @@ class PluginHost(NamedTuple):
     listing: Command  # prints the plugin's name while it is installed
     config: tuple[str, ...]  # the user's files that those commands change
     events: Mapping[str, Fields]  # with hooks, and the fields the server gets of each; None where a command is run
+    matchers: Mapping[str, str]  # of events that are of some tools only
     plugin_server: str | None = None  # what hooks call the plugin's server, if they can call it
     hooks_file: str | None = None  # a file of its own for hooks, where the plugin's do not run
     add_server: Command = ("mcp", "add", "recollect", "--")  # without the plugin: and the server's command

@@ -10,7 +10,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from recollect.knowledge import (
 )
 from recollect.recall import (
     HOOK_DEFAULTS,
+    files_path,
     fixes_path,
     renew_briefs,
     requests_path,
@@ -39,9 +40,28 @@ from recollect.recall import (
     write_briefs,
     write_snapshot,
 )
-from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, replace_file
+from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, StoredFact, replace_file
+from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
+_MOST_DECISIONS, _SETTLED_CHARS = 100, 400  # of a repository that may be about a file, and what is said of one
+_WORK, _WORK_MS = ("plan", "agreement", "pick"), 10 * 86_400_000  # what was to be done then, and how long it is news
+_MOST_SINCE = 8  # sessions that edited a file after something was settled about it
+_SETTLED_AS = {
+    "answer": "the user chose",
+    "pick": "the user picked",
+    "plan": "the user approved",
+    "agreement": "the user agreed to",
+    "recap": "the user let stand",
+}
+# What led to a decision is none, and neither is the offer that the user took.
+_ASIDE = re.compile(
+    r"\((?:asked|agreed, on|picked from)[^“)]*(?:“[^”]*”)?\)|(?:Want|Would you like) me to (?:(?:\w+ ){1,4}\w+\?)?"
+    r"|^Plan (?:to implement|approved): "
+)
+_FILE_NAME = re.compile(r"[\w@+-]*(?:[./][\w@+-]+)*\.[a-zA-Z]\w{0,9}\b")
+_CODE_NAME = re.compile(r"`([^`\s]{5,60})`|\b([A-Za-z]\w{3,}[a-z0-9][A-Z]\w{3,})\b")
+_LINES = re.compile(r"\w:\d+|\blines? \d")
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 
 
@@ -56,13 +76,17 @@ def prepare(
     if is_all:
         shutil.rmtree(store.folder / PREPARED_NAME, ignore_errors=True)
     is_new = not (store.folder / PREPARED_NAME).exists()
-    uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
+    headers = store.session_headers.of(changed).values()
+    uids = frozenset(header.session_uid for header in headers)
     criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
     signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
         _write_requests(store, criteria)
+        _write_settled(
+            store, set(store.session_headers.names("repo")) if is_new else {h.repo for h in headers if h.repo}
+        )
 
 
 def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
@@ -141,14 +165,70 @@ def _write_requests(store: Store, criteria: HeaderFilter) -> None:
         _update(Path(path), news, _MOST_REQUESTS)
 
 
+def _write_settled(store: Store, repos: Collection[str]) -> None:
+    """Keep what users settled about files of these repositories, for each file the newest.
+
+    A decision is about a file if it names the file and its session went on to edit it: many files have the same name.
+    One that names lines of it is about the file of that day. It is told before an edit that has one of its names.
+    """
+    edits_of = cache(store.facts.edits_of)
+    for repo in repos:
+        settled: dict[str, dict[str, Any]] = {}
+        sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+        for fact in find_decisions(store, sessions, [repo], now_ms(), with_weak=False, limit=_MOST_DECISIONS):
+            said = _ASIDE.sub("", fact.text).strip()
+            is_heading = said.endswith(":") or (fact.method == "plan" and "(" not in said)
+            if fact.method not in _SETTLED_AS or is_heading or _LINES.search(said):
+                continue
+            for name in dict.fromkeys(_FILE_NAME.findall(said)):
+                for path in _edited_as(edits_of(name.rpartition("/")[2]), fact, name):
+                    settled.setdefault(path, _settlement(fact, repo, said))
+        prepared = Path(files_path(str(store.folder), repo))
+        if settled or prepared.exists():
+            _replace(prepared, settled)
+
+
+def _edited_as(edits: Sequence[StoredFact], fact: Fact, name: str) -> set[str]:
+    """The path, seen from the session's folder, of the file of this name that the session of a fact edited.
+
+    None if it edited several, or if many sessions have edited the file since: by then it is another one.
+    """
+    own = [edit for edit in edits if _root(edit.session_uid) == fact.session_uid]
+    paths = {edit.object.lstrip("/") for edit in own if f"/{edit.details['path']}".endswith(f"/{name.lstrip('./')}")}
+    if len(paths) != 1:
+        return set()
+    ending, until_ms = f"/{min(paths)}", max(edit.since_ms or 0 for edit in own)
+    since = [edit for edit in edits if (edit.since_ms or 0) > until_ms and edit.details["path"].endswith(ending)]
+    return paths if len({_root(edit.session_uid) for edit in since}) <= _MOST_SINCE else set()
+
+
+def _root(session_uid: str) -> str:
+    """The session of a sub-agent."""
+    return session_uid.partition("/")[0]
+
+
+def _settlement(fact: Fact, repo: str, said: str) -> dict[str, Any]:
+    at = as_datetime(fact.valid_at)
+    at_ms = round(at.timestamp() * 1000) if at else None
+    text = f"{_SETTLED_AS[fact.method]}: {cut_short(' '.join(said.split()), _SETTLED_CHARS).rstrip(' ?')}"
+    coded = {name.rstrip("()") for found in _CODE_NAME.findall(said) for name in found if name}
+    names = sorted(name for name in coded if not _FILE_NAME.fullmatch(name))
+    until_ms = at_ms + _WORK_MS if at_ms and fact.method in _WORK else None
+    record = {"session": fact.session_uid, "repo": repo, "text": text, "names": names}
+    return record | {"at_ms": at_ms, "until_ms": until_ms}
+
+
 def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
     """Change what a file holds, and keep the `most` that were added last."""
     known: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         known = json.loads(path.read_bytes())
     content = {key: record for key, record in list((known | news).items())[-(most or 0) :] if record}
-    if content == known:
-        return
+    if content != known:
+        _replace(path, content)
+
+
+def _replace(path: Path, content: dict[str, Any]) -> None:
     for made in (path.parent.parent, path.parent):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
     replace_file(path, json.dumps(content).encode(), is_durable=False)

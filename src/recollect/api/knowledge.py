@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from recollect.api import Memory
     from recollect.knowledge import Audit, Fact, Fix, Graph, Link, Rehearsal, Route, Workflows
-    from recollect.recall import Discussion, LineOrigin
+    from recollect.recall import Discussion, LineOrigin, Uncommitted
     from recollect.store import HeaderFilter
 
 _LEAST_UID_CHARS = 4
@@ -143,6 +143,21 @@ class Knowledge:
         if origin.edit is None:
             return origin
         return replace(origin, cause=knowledge.fixed_by(self._store, origin.edit.path, origin.edit.event_uid))
+
+    def uncommitted(self, folder: str | PathLike[str] = ".", *, most_files: int | None = None) -> Uncommitted:
+        """The sessions whose edits wrote what a checkout on this machine has not committed yet, the most lines first.
+
+        `most_files` looks at those only that changed most. Raises NotFound if the folder is in no checkout.
+        """
+        path = str(Path(folder).resolve())
+        try:
+            repos = self._memory.repos_named(path)
+        except NotFound:
+            repos = []
+        change = recall.find_uncommitted(self._store, path, repos, most_files)
+        if change is None:
+            raise NotFound(f"Not in a git checkout: {folder}", "run it where the change is")
+        return change
 
     def facts(self, entity: str) -> list[Fact]:
         """Everything known about a file, command, package, setting or error, oldest first."""

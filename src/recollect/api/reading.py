@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from recollect.recall import (
         FileEdit,
         FileVisit,
+        Recalled,
         Related,
         SearchAnswer,
         SessionDiff,
@@ -161,6 +162,10 @@ class Reading:
     def digest(self, session: Session) -> Digest:
         """The digest of a session. Raises NotFound until a sweep has made it, and for a tiny sub-agent."""
         return analysis.find_digest(self._store, session)
+
+    def packet(self, session: Session) -> list[Recalled]:
+        """What a compaction of a session loses: the user's standing wishes, open steps, commands, errors and fixes."""
+        return analysis.make_packet(self._store, session)
 
     def exchanges(self, session: Session) -> list[Exchange]:
         """A session split into requests and what followed each, filtered by the settings in `[exchanges]`."""

@@ -133,7 +133,7 @@ class Installer:
 
     def _add_hooks(self, agent: str) -> None:
         host = _host(agent)
-        hooks = hooks_of_agent(agent, host.events, PLUGIN if host.plugin_server else None, self.home)
+        hooks = hooks_of_agent(agent, host, PLUGIN if host.plugin_server else None, self.home)
         for path in self._own_files(agent):
             write_settings(path, json.dumps(hooks, indent=2) + "\n")
         if not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.profile import Fields, PluginHost
+from recollect.agentkit.profile import PluginHost
 from recollect.home import HOOK_TOOL
 from recollect.recall import AGENT_PROMPTS
 
@@ -37,17 +37,18 @@ def hook_command(home: str | None) -> str:
     return f"RECOLLECT_HOME={shlex.quote(home)} {command}" if home else command
 
 
-def hooks_of_agent(agent: str, events: Mapping[str, Fields], server: str | None, home: str | None) -> dict[str, Any]:
+def hooks_of_agent(agent: str, host: PluginHost, server: str | None, home: str | None) -> dict[str, Any]:
     """An agent's hooks in the form that all agents read; calls of `server` where they can be."""
     hooks = {}
-    for event, fields in events.items():
+    for event, fields in host.events.items():
         if server and fields is not None:
             inputs = {name: f"${{{name}}}" for name in (*_ALWAYS_PASSED, *fields)}
             hook: dict[str, Any] = {"type": "mcp_tool", "server": server, "tool": HOOK_TOOL}
             hook |= {"input": {"agent": agent, "hook_event_name": event, **inputs}}
         else:
             hook = {"type": "command", "command": hook_command(home)}
-        hooks[event] = [{"hooks": [hook | {"timeout": _TIMEOUTS_S.get(event, _TIMEOUT_S)}]}]
+        matcher = {"matcher": host.matchers[event]} if event in host.matchers else {}
+        hooks[event] = [matcher | {"hooks": [hook | {"timeout": _TIMEOUTS_S.get(event, _TIMEOUT_S)}]}]
     return {"hooks": hooks}
 
 
@@ -83,7 +84,7 @@ def write_plugin(
     for agent, host in hosts.items():
         files[folder / host.manifests / "marketplace.json"] = market
         if host.plugin_server:
-            files[plugin / "hooks" / f"{agent}.json"] = hooks_of_agent(agent, host.events, host.plugin_server, home)
+            files[plugin / "hooks" / f"{agent}.json"] = hooks_of_agent(agent, host, host.plugin_server, home)
             files[plugin / host.manifests / "plugin.json"] = described | {"hooks": f"./hooks/{agent}.json"}
     texts = {path: json.dumps(content, indent=2) + "\n" for path, content in files.items()}
     texts |= {plugin / "skills" / prompt.name / "SKILL.md": prompt.skill() for prompt in AGENT_PROMPTS.values()}

@@ -20,7 +20,7 @@ from recollect.cli.terminal import (
 
 if TYPE_CHECKING:
     from recollect.knowledge import Fact, Fix
-    from recollect.recall import Discussion, LineOrigin
+    from recollect.recall import Discussion, LineOrigin, Uncommitted
 
 _UID_CHARS = 10  # of an event's or a commit's
 _FACT_CHARS = 8  # of a fact's id, which is enough to name it
@@ -125,6 +125,22 @@ def origin_lines(origin: "LineOrigin") -> Iterator[str]:
     yield from detail(f"commit: {commit}")
     opened = show_command(short_ids({edit.session_uid})[edit.session_uid], edit.event_uid)
     yield source(edit.ts, None, edit.agent, opened, f"confidence {origin.confidence:.2f}")
+
+
+def change_lines(change: "Uncommitted") -> Iterator[str]:
+    """The sessions behind an uncommitted change, each with its requests and files."""
+    names = short_ids({origin.session_uid for origin in change.sessions})
+    for origin in change.sessions:
+        latest = max(origin.edits, key=lambda edit: edit.ts or "")
+        yield from bold(latest.title or latest.request or origin.session_uid)
+        for request in dict.fromkeys(edit.request for edit in origin.edits if edit.request):
+            yield from detail(f"for: “{request}”")
+        files = dict.fromkeys(edit.path.removeprefix(f"{change.root}/") for edit in origin.edits)
+        yield from detail(f"{plural(origin.lines, 'line')} in {', '.join(files)}")
+        yield source(latest.ts, None, latest.agent, show_command(names[origin.session_uid], latest.event_uid))
+    known = sum(origin.lines for origin in change.sessions)
+    if known < change.lines:
+        yield grey(f"{plural(change.lines - known, 'changed line')} of {change.lines} are in no session's edits")
 
 
 _DECIDERS = {"user": "you", "agent": "the agent", "commit": "a commit", "file": "a file"}

@@ -23,6 +23,7 @@ _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
 @click.option("--repo", metavar="PATH", type=click.Path(file_okay=False), help="Never answer from outside this folder.")
 @click.option("--group", metavar="NAME", help="Never answer from outside this group.")
 @click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
+@click.option("--tools", type=click.Choice(["all", "core"]), default="all", help="Offer all tools, or only three.")
 @click.option(
     "--ipc",
     metavar="DIR",
@@ -32,11 +33,20 @@ _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
 @click.option("--http", is_flag=True, help="Serve over HTTP instead, on this machine only, with a token.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="With --http: this port (7392, or any).")
 @reports_errors
-def mcp(repo: str | None, group: str | None, write_tools: bool, ipc: str | None, http: bool, port: int | None) -> None:
+def mcp(
+    repo: str | None,
+    group: str | None,
+    write_tools: bool,
+    tools: str,
+    ipc: str | None,
+    http: bool,
+    port: int | None,
+) -> None:
     """Serve an agent over MCP, on standard input and output.
 
     Agents start it themselves. It searches the repository of the current folder, and others if the agent asks. With
-    --repo or --group, it never searches anything else.
+    --repo or --group, it never searches anything else. `--tools core` offers `session_search`, `get_session` and
+    `recall_decisions` alone, which leaves more of the context to the task.
 
     \b
     YOUR-AGENT mcp add recollect -- recollect mcp
@@ -45,18 +55,19 @@ def mcp(repo: str | None, group: str | None, write_tools: bool, ipc: str | None,
 
     if repo and group:
         raise UsageError("Cannot use `--repo` and `--group` together")
+    is_core = tools == "core"
     if ipc:
-        if repo or group or write_tools or http:
+        if repo or group or write_tools or http or is_core:
             raise UsageError("`--ipc` takes no other options: the folder belongs to one group")
         serve_sandbox(ipc)
         return
     if http:
         _require_http()
-        serve_http(repo, group, can_write=write_tools, port=port, announce=_print_address)
+        serve_http(repo, group, can_write=write_tools, is_core=is_core, port=port, announce=_print_address)
         return
     if port:
         raise UsageError("`--port` needs `--http`")
-    serve(repo, group, can_write=write_tools)
+    serve(repo, group, can_write=write_tools, is_core=is_core)
 
 
 def _require_http() -> None:
@@ -120,7 +131,8 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     """Give your agents this memory: tools, briefs and fixes.
 
     Without AGENTS, installs into every agent it finds. Lists every command and file first, and asks. The settings
-    `hooks.brief`, `hooks.fixes` and `hooks.prompts` choose what agents get without asking, and in which projects.
+    `hooks.brief`, `hooks.fixes`, `hooks.edits` and `hooks.prompts` choose what agents get without asking, and in which
+    projects.
 
     \b
     recollect install

@@ -13,6 +13,7 @@ from recollect import knowledge, recall
 from recollect.api import open_memory
 from recollect.cli.facts import (
     bold,
+    change_lines,
     detail,
     discussion_lines,
     fact_lines,
@@ -93,22 +94,37 @@ def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]")
 
 
 @click.command()
-@click.argument("topic", nargs=-1, required=True)
+@click.argument("topic", nargs=-1)
+@click.option("--diff", "is_diff", is_flag=True, help="Show the sessions behind your uncommitted change.")
 @filter_options
 @limit_option("answers", _SHOWN_FACTS)
 @json_option
 @reports_errors
-def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bool) -> None:
+def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | None, as_json: bool) -> None:
     """Explain why something is the way it is.
 
     Shows reasons, causes, fixes and decisions on a topic, the best first, then the exchanges that discussed it. For
-    PATH:LINE, shows the session and the request behind that line.
+    PATH:LINE, shows the session and the request behind that line; with --diff, the sessions and requests behind what
+    this checkout has not committed yet.
 
     \b
     recollect why redis rollback
     recollect why "session store" --repo shop
     recollect why src/pool.py:12
+    recollect why --diff
     """
+    if is_diff == bool(topic):
+        raise UsageError("Give a topic, a PATH:LINE, or `--diff`")
+    if is_diff:
+        with open_fresh() as memory:
+            change = memory.knowledge.uncommitted()
+        if not change.files:
+            raise NotFound(f"Nothing is uncommitted here: {change.root}")
+        if not change.sessions:
+            hint = "it may have been typed by hand"
+            raise NotFound(f"No session wrote this change: {change.root}", hint)
+        emit(change, as_json, change_lines)
+        return
     named = _LINE.fullmatch(topic[0]) if len(topic) == 1 else None
     if named:
         if not Path(named["path"]).is_file():

@@ -29,6 +29,7 @@ PLAIN, BOLD, GREY, SELECTED = "plain", "bold", "grey", "selected"
 PERIODS = ("", "1d", "7d", "30d")
 _PERIOD_NAMES = {"": "any time", "1d": "last day", "7d": "last 7 days", "30d": "last 30 days"}
 _SESSIONS = 50
+_MOST_CHANGED = 5  # files of an uncommitted change that are looked up before the first screen
 _NARROW = 70  # columns
 _LIST_ROWS = 0.45  # of the screen; the rest is the preview
 _SEARCH_DELAY_MS = 60  # after the last key
@@ -51,6 +52,7 @@ class Picker:
         self.agent = self.period = ""
         self.is_here = False
         self.note = ""
+        self._changing: set[str] | None = None  # sessions behind the uncommitted change here
         self.answer = SearchAnswer("", 0.0, [])
         self._selected = 0
         self._listed: tuple[str, str, str, bool, int] | None = None  # what the list answers
@@ -78,11 +80,26 @@ class Picker:
         try:
             self.answer = self._memory.answer(self.query, filters=filters, limit=self._limit, matches=2, context=0)
             self.note = one_line("; ".join(self.answer.notes))
+            if not self.query:
+                self._put_changing_first()
         except RecollectError as error:
             self.note = one_line(error.message)
         is_longer = self._listed is not None and self._listed[:-1] == self._asked[:-1]
         self._selected = min(self._selected, max(len(self.answer.hits) - 1, 0)) if is_longer else 0
         self._listed = self._asked
+
+    def _put_changing_first(self) -> None:
+        """Begin the list with the sessions behind the change that is not committed here yet."""
+        if self._changing is None:
+            try:
+                change = self._memory.knowledge.uncommitted(self._here, most_files=_MOST_CHANGED)
+                self._changing = {origin.session_uid for origin in change.sessions}
+            except NotFound:
+                self._changing = set()
+        behind = self._changing
+        if any(hit.session_uid in behind for hit in self.answer.hits):
+            hits = sorted(self.answer.hits, key=lambda hit: hit.session_uid not in behind)
+            self.answer, self.note = self.answer._replace(hits=hits), "First: behind your uncommitted change"
 
     def press(self, key: str) -> str | None:
         """Take a key; returns what is to be done with the selected session, if anything.

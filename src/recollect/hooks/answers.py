@@ -2,17 +2,19 @@
 
 import os
 import re
+import time
 
 from recollect import __version__
-from recollect.home import IPC_VARIABLE, environment
+from recollect.home import IPC_VARIABLE, environment, is_in_group
 from recollect.hooks import claims, coin, log, spool
 from recollect.hooks.event import CHECK, PRE_COMPACT, HookEvent
-from recollect.recall import BRIEF, FIXES, PROMPTS, is_on, read_brief
+from recollect.recall import BRIEF, EDITS, FIXES, PROMPTS, is_on, read_brief, read_settled
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
     from typing import Any
 
+_PACKET_BYTES = 2_000
 MOST_CHARS = 9_500  # agents cut what is added at 10,000, or put a short preview in its place
 SWEEP_LOG = "hooks.log"
 _PATIENCE_S = 8  # for the host; the agent waits for ten seconds
@@ -27,6 +29,7 @@ _COMPACTED = (
     "Recollect keeps everything from before this compaction: its tool `get_session` reads session {} from any"
     " event on, `session_search` finds the place."
 )
+_SETTLED = "Recollect: earlier sessions settled something about this file; `recall_file` and `get_session` show more."
 
 
 def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
@@ -43,6 +46,8 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
         return _added(event, store_folder, _start(event, store_folder), "")
     if event.prompt and event.hooks.hears_prompt and is_on(store_folder, PROMPTS, event.folder):
         return _added(event, store_folder, *_reminder(event, store_folder))
+    if event.edited and is_on(store_folder, EDITS, event.folder):
+        return _added(event, store_folder, _settled(event, store_folder), "")
     if event.failure and is_on(store_folder, FIXES, event.folder):
         return _added(event, store_folder, *_fix(event, store_folder))
     if event.name in NEWS and event.transcript:
@@ -71,6 +76,24 @@ def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
     return (text, signature) if is_first else ("", "")
 
 
+def _settled(event: HookEvent, store_folder: str) -> str:
+    """What earlier sessions settled about a file that is about to be edited, once for a session."""
+    for path in event.edited if not is_in_group() else ():
+        record = read_settled(store_folder, event.folder, path)
+        if record is None or record["session"].endswith(event.session):
+            continue  # a session knows what it settled itself
+        is_old = record["until_ms"] is not None and time.time_ns() > record["until_ms"] * 1_000_000
+        if is_old or not any(name in event.edit for name in record["names"]):
+            continue  # the edit is about something else in the file, or the name is gone
+        if claims.claim(store_folder, event.hooks.agent, event.session, "file", record["text"]):
+            from recollect.recall import USER, Recalled, fenced  # its patterns take a while, and most files are new
+
+            heading = f"settled in session {record['session']}:"
+            recalled = Recalled(USER, heading, record["text"], record["at_ms"], record["repo"])
+            return f"{_SETTLED}\n{fenced([recalled], MOST_CHARS)[0]}"
+    return ""
+
+
 def _reminder(event: HookEvent, store_folder: str) -> tuple[str, str]:
     """What an earlier session has to do with a prompt, and the fingerprint of an error that the prompt shows."""
     from recollect.hooks.reminders import find_reminder  # its patterns take a while to compile
@@ -85,7 +108,7 @@ def _start(event: HookEvent, store_folder: str) -> str:
     if not event.hooks.hears_start or not is_on(store_folder, BRIEF, event.folder):
         return ""
     if event.source == "compact":
-        return _COMPACTED.format(f"{event.hooks.agent}:{event.session}")
+        return _packet(store_folder, f"{event.hooks.agent}:{event.session}")
     if event.source not in _BEGINNINGS:
         return ""  # a session that goes on has its brief
     text = read_brief(store_folder, event.folder)
@@ -93,6 +116,23 @@ def _start(event: HookEvent, store_folder: str) -> str:
         return ""
     # One that cleared its conversation has lost the brief of its start.
     return text if event.source == "clear" or claim_brief(store_folder) else ""
+
+
+def _packet(store_folder: str, session: str) -> str:
+    """Where to read what a compaction left out, and what of it is needed most, as far as the store has it by now."""
+    lead = _COMPACTED.format(session)
+    if is_in_group():
+        return lead
+    from recollect.api import open_memory  # loads the store: a compaction takes longer than that
+    from recollect.errors import RecollectError
+    from recollect.recall import fenced
+
+    try:
+        with open_memory(store_folder, create=False, read_only=True) as memory:
+            records = memory.packet(memory.session(session))
+    except (RecollectError, OSError):  # not stored yet, or not to be read now
+        return lead
+    return f"{lead}\n{fenced(records, _PACKET_BYTES - len(lead))[0]}" if records else lead
 
 
 def claim_brief(store_folder: str) -> bool:

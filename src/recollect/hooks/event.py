@@ -1,5 +1,6 @@
 """One call of a hook, the same for all agents."""
 
+import json
 import os
 from importlib import import_module
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 PRE_COMPACT = "PreCompact"
 CHECK = "RecollectCheck"  # asked by `recollect doctor`, to see that a hook answers
+_FILE_KEYS, _PATCH_KEYS = ("file_path", "notebook_path", "target_file", "path"), ("command", "input", "patch")
+_PATCHED = "*** Update File: "
 _ALIASES = {"transcript_path": "transcriptPath", "tool_use_id": "toolUseId"}  # of an agent that leaves out the first
 
 
@@ -30,12 +33,26 @@ class HookEvent:
         self.prompt = _text(payload, "prompt") if self.name == "UserPromptSubmit" else ""
         turn = (_text(payload, key) for key in ("tool_use_id", "prompt_id", "turn_id"))
         self.turn = next(filter(None, turn), "")
+        self.edited = _edited(hooks, payload) if self.name == "PreToolUse" else []
+        self.edit = json.dumps(payload.get("tool_input", payload.get("toolInput"))) if self.edited else ""
         self.failure = hooks.failure(payload) if self.name.startswith("PostToolUse") else ""
 
 
 def _text(payload: "Mapping[str, Any]", key: str) -> str:
     value = payload.get(key, payload.get(_ALIASES.get(key, key)))
     return value if isinstance(value, str) else ""
+
+
+def _edited(hooks: "AgentHooks", payload: "Mapping[str, Any]") -> "list[str]":
+    """The files that a tool is about to change, in full."""
+    given = payload.get("tool_input", payload.get("toolInput"))
+    if not isinstance(given, dict) or payload.get("tool_name", payload.get("toolName")) not in hooks.edit_tools:
+        return []
+    texts = {key: text for key, text in given.items() if isinstance(text, str)}
+    names = [texts[key] for key in _FILE_KEYS if key in texts]
+    for line in "\n".join(texts[key] for key in _PATCH_KEYS if key in texts).splitlines():
+        names += [line.removeprefix(_PATCHED)] if line.startswith(_PATCHED) else []
+    return [os.path.join(_text(payload, "cwd") or os.getcwd(), name) for name in names]
 
 
 def all_hooks() -> "list[AgentHooks]":

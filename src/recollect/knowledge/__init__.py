@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, with_changed_files
     from recollect.knowledge.graph import find_graph, workflow_graph
     from recollect.knowledge.notes import make_note, parse_notes
-    from recollect.knowledge.predicates import FIXED_BY, LEAST_CONFIDENCE, PREFERS, STANDING
+    from recollect.knowledge.predicates import DECIDED, FIXED_BY, LEAST_CONFIDENCE, PREFERS, STANDING
     from recollect.knowledge.records import (
         Audit,
         Evidence,

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _USUAL_PORT = 7392
 
 
-def serve(repo: str | None = None, group: str | None = None, *, can_write: bool = False) -> None:
+def serve(repo: str | None = None, group: str | None = None, *, can_write: bool = False, is_core: bool = False) -> None:
     """Answer the agent that started this process until it closes its end.
 
     `repo` (a folder) and `group` are walls: no answer has anything from outside. With `can_write`, tools that record
-    something are on.
+    something are on; with `is_core`, only the three reading tools that matter most.
     """
-    _serve(Door(_scope(repo, group), can_write=can_write))
+    _serve(Door(_scope(repo, group), can_write=can_write, is_core=is_core))
 
 
 def _scope(repo: str | None, group: str | None) -> Scope:
@@ -41,6 +41,7 @@ def serve_http(
     group: str | None,
     *,
     can_write: bool,
+    is_core: bool,
     port: int | None,
     announce: "Callable[[str, str], None]",
 ) -> None:
@@ -50,7 +51,9 @@ def serve_http(
     from recollect.mcp.http import HttpDoor, serve_http
 
     with bind(port, _USUAL_PORT) as opened:
-        serve_http(HttpDoor(_scope(repo, group), can_write=can_write), opened, store_folder(), announce)
+        serve_http(
+            HttpDoor(_scope(repo, group), can_write=can_write, is_core=is_core), opened, store_folder(), announce
+        )
 
 
 def serve_sandbox(ipc: str) -> None:

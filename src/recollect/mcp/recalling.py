@@ -1,21 +1,24 @@
 """What the reading tools answer: sessions, events and files as records for the fence."""
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from recollect import distill, knowledge, recall
 from recollect.amounts import plural
 from recollect.errors import NotFound
-from recollect.kinds import EDIT, LIFECYCLE
+from recollect.kinds import EDIT
 from recollect.mcp.door import BadArguments, Call, Page
 from recollect.mcp.knowing import discussed
 from recollect.mcp.scope import UID_CHARS, WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
-from recollect.text import column_of, cut_short, payload_text
+from recollect.text import ELLIPSIS, column_of, cut_short, evidence, payload_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from recollect.knowledge import Fix
-    from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall import FileEdit, FileVisit, Match, SearchAnswer, SessionHit
     from recollect.schema import Session
     from recollect.sessions import TranscriptItem
 
@@ -24,7 +27,8 @@ _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
 _NOT_THIS = "No earlier session fixed this error. Fixes of similar errors"
 _NO_FIX = "No earlier session fixed this error or a similar one."
 _HOW_TO_READ = "`get_session` reads one, and with `at` the events around a number like #12."
-_SNIPPET_CHARS = 400
+_SNIPPET_CHARS, _REQUEST_CHARS = 400, 160
+_MATCH_CHARS, _MATCHES_CHARS = 1_500, 5_400  # of a matching event, and of all those of an answer
 _EVENT_CHARS, _OUTPUT_CHARS = 3000, 1000  # of an event among others, and of what a tool printed
 _MOST_EDITS = 5  # of a session, of one file
 _PIECE_BYTES = 8_000  # of a long text
@@ -34,13 +38,11 @@ def session_search(
     call: Call,
     query: str = "",
     limit: int = 5,
-    context: int = 1,
-    max_tokens: int = 4000,
     cursor: str = "0",
     everywhere: bool = False,
     **filters: str,
 ) -> Page:
-    """Sessions that match, each with its best events."""
+    """Sessions that match, each with its best events whole."""
     offset = offset_of(cursor)
     narrowed = filters_of(call, everywhere, filters)
     if narrowed is None:
@@ -51,9 +53,8 @@ def session_search(
         limit=limit,
         offset=offset,
         matches=3 if query else 1,
-        context=context,
+        context=0,
         exclude=call.running,
-        budget_tokens=max_tokens,
     )
     if not answer.hits:
         wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
@@ -61,48 +62,62 @@ def session_search(
     order = "the best first" if query else "newest first"
     least = "At least " * answer.is_least
     lead = f"{least}{plural(_total(answer, offset), 'earlier session')}, {order}. {_HOW_TO_READ}"
-    return Page(lead, [_hit(call, hit) for hit in answer.hits], offset, _total(answer, offset))
+    quotes = _quotes(call, answer.hits)
+    return Page(lead, [_hit(call, hit, quotes) for hit in answer.hits], offset, _total(answer, offset))
+
+
+def _quotes(call: Call, hits: "Sequence[SessionHit]") -> dict[str, str]:
+    """Matching events by their ids, whole: the best of each session first, as long as there is room for them."""
+    quotes: dict[str, str] = {}
+    left = _MATCHES_CHARS
+    for match in (match for rank in zip_longest(*(hit.matches for hit in hits)) for match in rank if match):
+        quote = _whole_match(call, match)
+        if len(quote) > left:
+            quote = cut_short(" ".join(match.snippet.split()), _SNIPPET_CHARS)
+        if len(quote) <= left:
+            quotes[match.event_uid] = quote
+            left -= len(quote)
+    return quotes
+
+
+def _whole_match(call: Call, match: "Match") -> str:
+    """The text of a matching event; of a long one what is around the words that were searched."""
+    if not match.seq:  # quoted from a digest
+        return match.snippet
+    (item,) = call.memory.window(call.memory.session(match.session_uid), str(match.seq), 0)
+    text = evidence(_text(item)).strip()
+    if len(text) <= _MATCH_CHARS:
+        return text
+    lowered = text.lower()
+    places = [place for word in match.words if (place := lowered.find(word)) >= 0]
+    near = {place: sum(place <= other < place + _MATCH_CHARS * 2 // 3 for other in places) for place in places}
+    start = max(0, max(near, key=lambda place: near[place], default=0) - _MATCH_CHARS // 3)
+    return f"{ELLIPSIS if start else ''}{text[start : start + _MATCH_CHARS]}{ELLIPSIS}"
 
 
 def _total(answer: "SearchAnswer", offset: int) -> int:
     return answer.total if answer.total is not None else offset + len(answer.hits) + answer.is_cut
 
 
-def _hit(call: Call, hit: "SessionHit") -> Recalled:
+def _hit(call: Call, hit: "SessionHit", quotes: "Mapping[str, str]") -> Recalled:
     outcome = hit.outcome or call.memory.session(hit.session_uid).outcome
     lines = [f"title: {cut_short(hit.title, 200)}"] if hit.title else []
     lines += [f"conversation: {hit.key}"] if hit.key else []
     lines += [f"decided, {hit.decided}"] if hit.decided else []
     lines += [f"its decision was amended in: {hit.superseded_by}"] if hit.superseded_by else []
     lines += [f"does not have: {', '.join(hit.missing)}"] if hit.missing else []
-    if hit.first_request and hit.first_request.snippet != hit.title:
-        lines.append(f"first request: {cut_short(hit.first_request.snippet, _SNIPPET_CHARS)}")
-    lines += _passages(hit)
-    if hit.ending and hit.ending.event_uid not in [match.event_uid for match in hit.matches]:
-        lines.append(f"end: {_glimpse(hit.ending)}")
+    if hit.first_request and hit.first_request.snippet != hit.title and hit.first_request.event_uid not in quotes:
+        lines.append(f"first request: {cut_short(hit.first_request.snippet, _REQUEST_CHARS)}")
+    for match in sorted(hit.matches, key=lambda match: (match.session_uid, match.seq)):
+        if match.event_uid in quotes:
+            number = f"#{match.seq} " if match.seq else ""
+            within = "" if match.session_uid == hit.session_uid else f" in sub-agent {match.session_uid}"
+            lines.append(f"{number}{match.kind} ({_origin(match.kind)}){within}: {quotes[match.event_uid]}")
+    if hit.ending and hit.ending.event_uid not in quotes and hit.is_recent:
+        lines.append(f"end: {cut_short(' '.join(hit.ending.snippet.split()), _SNIPPET_CHARS)}")
     lines += [f"left open: {text}" for text in hit.open_ends]
     heading = f"session {hit.session_uid} · {outcome}"
     return Recalled(_EVERYONE, heading, "\n".join(lines), ms_of(hit.ended_at or hit.started_at), hit.repo)
-
-
-def _passages(hit: "SessionHit") -> list[str]:
-    """The matches and, indented, the events around them: each event once, in the order in which they were stored."""
-    lines = {
-        (match.session_uid, item.seq, item.event_uid): f"  {_glimpse(item)}"
-        for match in hit.matches
-        for item in (*match.before, *match.after)
-        if item.kind != LIFECYCLE
-    }
-    for match in hit.matches:
-        within = "" if match.session_uid == hit.session_uid else f" in sub-agent {match.session_uid}"
-        lines[match.session_uid, match.seq, match.event_uid] = f"{_glimpse(match)}{within}"
-    return [lines[event] for event in sorted(lines)]
-
-
-def _glimpse(item: "Glimpse | Match") -> str:
-    number = f"#{item.seq} " if item.seq else ""
-    text = " ".join(item.snippet.split())
-    return f"{number}{item.kind} ({_origin(item.kind)}): {cut_short(text, _SNIPPET_CHARS)}"
 
 
 def get_session(call: Call, session: str, at: str | None = None, context: int = 5, cursor: str = "0") -> Page:

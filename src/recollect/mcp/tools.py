@@ -6,25 +6,20 @@ What a tool does is a function of its name in the tool's module, which loads whe
 from typing import Any, NamedTuple
 
 _TEXT: dict[str, Any] = {"type": "string"}
-_CURSOR = {"cursor": {"type": "string", "description": "From the end of an answer, to get the next part."}}
-_WIDER = {
-    "everywhere": {"type": "boolean", "description": "Search all repositories, not only the current one."},
-}
-_TIMES = {
-    "since": {"type": "string", "description": "Active at or after: 2026-11-01, 7d, yesterday, last week."},
-    "before": {"type": "string", "description": "Began before this time."},
-}
+_CURSOR = {"cursor": _TEXT}  # an answer that goes on says what to pass
+_WIDER = {"everywhere": {"type": "boolean", "description": "Not only this repository."}}
 _FILTERS = {
-    "agent": {"type": "string", "description": "Only sessions of this coding agent."},
+    "agent": _TEXT,
     "outcome": {"type": "string", "enum": ["success", "fail", "abandoned", "unknown"]},
-    **_TIMES,
+    "since": {"type": "string", "description": "2026-11-01, 7d, last week."},
+    "before": _TEXT,
     **_WIDER,
 }
-_SESSION = {"type": "string", "description": "A session's id as other tools list it, or six characters of its end."}
+_SESSION = {"type": "string", "description": "Its id, or the end of it."}
 
 
-def _count(default: int, most: int, what: str) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 1, "maximum": most, "description": f"{what} ({default})."}
+def _count(default: int, most: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1, "maximum": most, "default": default}
 
 
 class Tool(NamedTuple):
@@ -42,31 +37,24 @@ class Tool(NamedTuple):
         """The tool as the protocol lists it."""
         meta = {"anthropic/alwaysLoad": True} if self.is_always_loaded else {}
         shape = {"type": "object", "properties": self.properties, "additionalProperties": False}
-        annotations = {
-            "readOnlyHint": not self.is_writing,
-            "destructiveHint": False,
-            "idempotentHint": not self.is_writing,
-            "openWorldHint": False,
-        }
+        hints = {"readOnlyHint": not self.is_writing} | ({"destructiveHint": False} if self.is_writing else {})
         return {
             "name": self.name,
             "description": self.description,
             "inputSchema": shape | ({"required": list(self.required)} if self.required else {}),
-            "annotations": annotations,
+            "annotations": hints | {"openWorldHint": False},
         } | ({"_meta": meta} if meta else {})
 
 
 TOOLS = (
     Tool(
         "session_search",
-        "Search memory of past sessions, earlier conversations and previous work: what we discussed, decided, tried or "
-        "fixed before, and where. Finds words, paths, commands and error texts with the events around them; an empty "
-        "query lists the most recent sessions.",
+        "Search memory of past sessions, earlier conversations and previous work, before the first edit of a task: what"
+        " was discussed, decided, tried or fixed. Finds words, paths, commands and error texts; shows whole"
+        " events. Empty query: the latest sessions.",
         {
-            "query": {"type": "string", "description": 'Words, a "phrase", a path, a command or an error text.'},
-            "limit": _count(5, 50, "Maximum number of sessions"),
-            "context": {"type": "integer", "minimum": 0, "maximum": 10, "description": "Events around a match (1)."},
-            "max_tokens": _count(4000, 4000, "Maximum tokens of the answer"),
+            "query": {"type": "string", "description": 'Words, a "phrase", a path, an error.'},
+            "limit": _count(5, 50),
             **_FILTERS,
             **_CURSOR,
         },
@@ -74,23 +62,23 @@ TOOLS = (
     ),
     Tool(
         "get_session",
-        "Read a past session: its summary (requests, what was done, how it ended, what is open), or with `at` the "
-        "transcript around one event.",
+        "Read a past session: its summary (requests, what was done, how it ended, what is open), or with `at` its"
+        " transcript around an event.",
         {
             "session": _SESSION,
-            "at": {"type": "string", "description": "An event's number (#12) or id; `end` for the last events."},
-            "context": {"type": "integer", "minimum": 0, "maximum": 50, "description": "Events on either side (5)."},
+            "at": {"type": "string", "description": "#12, an event's id, or `end`."},
+            "context": _count(5, 50) | {"minimum": 0},
             **_CURSOR,
         },
         ("session",),
     ),
     Tool(
         "recall_file",
-        "History of a file: which past sessions edited, read or discussed this path, when, and the edits and "
-        "requests that shaped it.",
+        "History of a file, before you change it: which past sessions edited, read or discussed this path, with the"
+        " edits and their requests.",
         {
-            "path": {"type": "string", "description": "The file's path, or the end of it."},
-            "limit": _count(20, 100, "Maximum number of sessions"),
+            "path": {"type": "string", "description": "Or the end of it."},
+            "limit": _count(20, 100),
             **_WIDER,
             **_CURSOR,
         },
@@ -98,31 +86,25 @@ TOOLS = (
     ),
     Tool(
         "list_sessions",
-        "List past sessions of this repository, newest first: what each was asked, how it ended, and the command to "
-        "resume or continue it.",
-        {"limit": _count(20, 100, "Maximum number of sessions"), **_FILTERS, **_CURSOR},
+        "List past sessions of this repository, newest first: title, outcome, and how to resume each.",
+        {"limit": _count(20, 100), **_FILTERS, **_CURSOR},
     ),
     Tool(
         "recall_error",
-        "Error, exception or failure seen before? Looks up how the same error message, stack trace, traceback, failed"
-        " test or build was fixed in past sessions: what was changed, why, what did not help, and whether it came back."
-        " If no fix is known, where it occurred.",
-        {
-            "error": {"type": "string", "description": "The error text, or the whole output of the failed command."},
-            **_CURSOR,
-        },
+        "Error, exception or failure seen before? How the same error message, stack trace, failed test or build was"
+        " fixed: what was changed, why, what did not help.",
+        {"error": {"type": "string", "description": "All that was printed."}, **_CURSOR},
         ("error",),
         is_always_loaded=True,
     ),
     Tool(
         "recall_decisions",
-        "Decisions made before: why something is the way it is; the conventions and preferences of this project; what"
-        " was chosen, ruled out or agreed in past sessions, with reasons, alternatives and evidence. Without a topic,"
-        " all decisions still valid here.",
+        "Decisions made before: why something is the way it is; conventions and preferences of this project; what was"
+        " chosen, ruled out or agreed, with reasons. No topic: all that hold here.",
         {
-            "topic": {"type": "string", "description": "The topic, in a few words."},
-            "history": {"type": "boolean", "description": "Without a topic: include superseded decisions."},
-            "limit": _count(10, 50, "Maximum number of decisions"),
+            "topic": _TEXT,
+            "history": {"type": "boolean", "description": "Superseded ones too."},
+            "limit": _count(10, 50),
             **_WIDER,
             **_CURSOR,
         },
@@ -130,23 +112,18 @@ TOOLS = (
     ),
     Tool(
         "recall_workflows",
-        "How a task like this was done here before (build, test, release, deploy): the steps that past sessions took to"
-        " reach a similar goal. Without a goal, the sequences of steps that usually work here, and the commands that"
-        " often fail.",
-        {
-            "goal": {"type": "string", "description": "The goal, in a few words."},
-            **_WIDER,
-            **_CURSOR,
-        },
+        "How a task like this was done here before (build, test, release, deploy): the steps that reached a similar"
+        " goal. No goal: usual sequences, and commands that often fail.",
+        {"goal": _TEXT, **_WIDER, **_CURSOR},
         module="knowing",
     ),
     Tool(
         "session_brief",
-        "Catch up and continue where we left off: what the last session in this repository was asked and how it ended,"
-        " what was left open or unfinished, and which commands keep failing here.",
+        "Catch up and continue where we left off: the last session here, what is open, which commands keep failing.",
         {},
     ),
 )
+CORE = ("session_search", "get_session", "recall_decisions")  # for those who count every token
 
 GROUP_TOOLS = (
     Tool(

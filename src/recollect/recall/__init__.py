@@ -17,18 +17,21 @@ if TYPE_CHECKING:
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
     from recollect.recall.filters import NO_FILTERS, Filters, last_name, repos_for
     from recollect.recall.index import index_pending
-    from recollect.recall.line_history import LineOrigin, line_origin
+    from recollect.recall.line_history import ChangeOrigin, LineOrigin, Uncommitted, find_uncommitted, line_origin
     from recollect.recall.lookup import Options, search
     from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
     from recollect.recall.prepared import (
         BRIEF,
+        EDITS,
         FIXES,
         HOOK_DEFAULTS,
         PROMPTS,
+        files_path,
         fixes_path,
         is_on,
         read_brief,
         read_requests,
+        read_settled,
         requests_path,
         switches_path,
     )

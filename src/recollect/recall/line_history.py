@@ -1,6 +1,7 @@
 """Who wrote a line, and what for: the commit that git blames it on, and the session whose edit brought it."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from recollect.clock import rfc3339
 from recollect.recall.answers import identity
 from recollect.recall.candidates import Sessions, nameless
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
-from recollect.sessions import BlamedLine, blame_line, checkout_of
+from recollect.sessions import BlamedLine, blame_line, checkout_of, uncommitted_lines
 from recollect.store import Store, StoredFact
 
 _SECONDS = 5.0  # for each question to git
@@ -41,6 +42,25 @@ class LineOrigin:
     is_elsewhere: bool
     evicted_edits: int
     cause: str | None = None  # what the edit fixed, if that is known
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOrigin:
+    """A session and what of an uncommitted change it wrote: how many `lines`, and its latest edit of each file."""
+
+    session_uid: str
+    lines: int
+    edits: tuple[FileEdit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Uncommitted:
+    """The change of a checkout since its last commit: its lines, and the sessions that wrote them, the most first."""
+
+    root: str
+    files: int
+    lines: int
+    sessions: tuple[ChangeOrigin, ...]
 
 
 class _Candidate(NamedTuple):
@@ -83,6 +103,36 @@ def line_origin(store: Store, path: str, line: int, repos: Collection[str]) -> L
         is_elsewhere=bool(candidates) and not candidates[-1].is_own,
         evicted_edits=evicted_edits(store, checkout[1]),
     )
+
+
+def find_uncommitted(store: Store, folder: str, repos: Collection[str], most_files: int | None) -> Uncommitted | None:
+    """Which sessions wrote what a checkout has not committed yet; None where there is no checkout.
+
+    A line belongs to the last edit of its file that has it. Lines of punctuation alone say nothing.
+    """
+    changed = uncommitted_lines(folder, seconds=_SECONDS)
+    if changed is None:
+        return None
+    root, by_path = changed
+    lines = {path: {line for line in added if _WORD_CHARS.search(line)} for path, added in by_path.items()}
+    largest = sorted(lines, key=lambda path: -len(lines[path]))[:most_files]
+    sessions, counts = Sessions(store), Counter[str]()
+    edits: dict[str, dict[str, FileEdit]] = {}
+    for path in largest:
+        missing = set(lines[path])
+        for step in file_steps(store, path) if missing else ():
+            sessions.load({step.event.stream})
+            header = sessions.header(step.event.stream)
+            if not (step.change.path.startswith(f"{root}/") or _is_of(header.repo, root, repos)):
+                continue
+            wrote = {said[1:].strip() for hunk in step.change.hunks for said in hunk.lines if said[:1] == "+"} & missing
+            if wrote:
+                missing -= wrote
+                uid = sessions.root(step.event.stream).session_uid
+                counts[uid] += len(wrote)
+                edits.setdefault(uid, {}).setdefault(path, file_edit(store, header, step))
+    origins = (ChangeOrigin(uid, count, tuple(edits[uid].values())) for uid, count in counts.most_common())
+    return Uncommitted(root, len(by_path), sum(map(len, lines.values())), tuple(origins))
 
 
 def _candidates(

@@ -5,7 +5,7 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.sessions.account import account_for
-    from recollect.sessions.git import BlamedLine, blame_line, changed_since, checkout_of
+    from recollect.sessions.git import BlamedLine, blame_line, changed_since, checkout_of, uncommitted_lines
     from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of, with_group_homes
     from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
     from recollect.sessions.pricing import MINUTE_MS, TOKENS, Used, add_up, tokens_of, usd_of

@@ -14,6 +14,7 @@ _SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignat
 _SAFELY = ("--no-pager", "--no-optional-locks", *(word for setting in _SETTINGS for word in ("-c", setting)))
 _OFFLINE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}  # settings of a single protocol would win over others
 
+_MOST_NEW_FILES, _MOST_NEW_BYTES = 200, 500_000
 _AROUND = 2  # lines before and after one that are looked at
 _BLAMED = re.compile(r"(?P<commit>[0-9a-f]{40,64}) \d+ (?P<line>\d+)")
 
@@ -109,6 +110,33 @@ def _without_filters(root: str, seconds: float) -> list[str] | None:
     if any("=" in key for key in keys):
         return None
     return [word for key in keys for word in ("-c", f"{key}=")]
+
+
+def uncommitted_lines(folder: str, *, seconds: float) -> tuple[str, dict[str, list[str]]] | None:
+    """The root of a checkout and, by path, the lines that are new or changed since its last commit.
+
+    Files that git does not know yet are new as a whole. None where there is no checkout.
+    """
+    root = (ask_git(folder, "rev-parse", "--show-toplevel", seconds=seconds) or "").rstrip("\n")
+    if not root:
+        return None
+    unfiltered = _without_filters(root, seconds)
+    if unfiltered is None:
+        return root, {}
+    diff = (*unfiltered, "diff", "HEAD", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix")
+    lines: dict[str, list[str]] = {}
+    path = ""
+    for row in (ask_git(root, *diff, seconds=seconds) or "").split("\n"):
+        if row.startswith("+++ "):
+            path = row[4:].rstrip("\t")
+        elif row.startswith("+") and path:
+            lines.setdefault(path, []).append(row[1:].strip())
+    others = ask_git(root, "ls-files", "--others", "--exclude-standard", "-z", seconds=seconds) or ""
+    for name in others.split("\0")[:_MOST_NEW_FILES]:
+        file = Path(root) / name
+        if name and file.is_file() and file.stat().st_size <= _MOST_NEW_BYTES:
+            lines[name] = [line.strip() for line in file.read_text("utf-8", "replace").splitlines()]
+    return root, lines
 
 
 def checkout_of(path: str, *, seconds: float) -> tuple[str, str] | None:

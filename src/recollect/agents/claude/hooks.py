@@ -14,4 +14,10 @@ def _failure(payload: "Mapping[str, Any]") -> str:
     return error if isinstance(error, str) and not is_interrupt else ""
 
 
-HOOKS = AgentHooks("claude", client="claude", session_variable="CLAUDE_CODE_SESSION_ID", failure=_failure)
+HOOKS = AgentHooks(
+    "claude",
+    client="claude",
+    session_variable="CLAUDE_CODE_SESSION_ID",
+    failure=_failure,
+    edit_tools=("Edit", "Write", "MultiEdit", "NotebookEdit"),
+)

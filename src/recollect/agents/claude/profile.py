@@ -1,6 +1,7 @@
 """What front ends know of Claude Code, and how Recollect is installed into it."""
 
 from recollect.agentkit.profile import AgentProfile, PluginHost, SettingAdvice
+from recollect.agents.claude.hooks import HOOKS
 
 PROFILE = AgentProfile(
     display_name="Claude Code",
@@ -42,6 +43,7 @@ PLUGIN = PluginHost(
         "SessionStart": None,
         "UserPromptSubmit": ("prompt", "prompt_id"),
         "PostToolUseFailure": ("error", "is_interrupt", "tool_use_id"),
+        "PreToolUse": None,
         "PreCompact": None,
         "Stop": ("prompt_id",),
         "SessionEnd": None,
@@ -49,6 +51,7 @@ PLUGIN = PluginHost(
     plugin_server="plugin:recollect:recollect",
     add_server=("mcp", "add", "--scope", "user", "recollect", "--"),
     remove_server=("mcp", "remove", "--scope", "user", "recollect"),
+    matchers={"PreToolUse": "|".join(HOOKS.edit_tools)},
     settings_hooks="settings.json",
     leftovers=("plugins",),
 )

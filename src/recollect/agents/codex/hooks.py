@@ -15,4 +15,11 @@ def _failure(payload: "Mapping[str, Any]") -> str:
     return printed if payload.get("tool_name") == _SHELL and isinstance(printed, str) else ""
 
 
-HOOKS = AgentHooks("codex", client="codex", session_variable=None, failure=_failure, is_trusted_at_once=False)
+HOOKS = AgentHooks(
+    "codex",
+    client="codex",
+    session_variable=None,
+    failure=_failure,
+    is_trusted_at_once=False,
+    edit_tools=("apply_patch",),
+)

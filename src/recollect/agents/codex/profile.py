@@ -1,6 +1,7 @@
 """What front ends know of Codex, and how Recollect is installed into it."""
 
 from recollect.agentkit.profile import AgentProfile, PluginHost
+from recollect.agents.codex.hooks import HOOKS
 
 PROFILE = AgentProfile(
     "Codex",
@@ -32,12 +33,14 @@ PLUGIN = PluginHost(
         "SessionStart": ("source",),
         "UserPromptSubmit": ("prompt", "turn_id"),
         "PostToolUse": ("tool_name", "tool_response", "tool_use_id"),
+        "PreToolUse": None,
         "PreCompact": None,
         "Stop": ("turn_id",),
         "SessionEnd": None,
     },
     plugin_server="recollect",
     server_variables="mcp_servers.recollect.env_vars",
+    matchers={"PreToolUse": "|".join(HOOKS.edit_tools)},
     settings_hooks="hooks.json",
     leftovers=("plugins",),
     advice="Codex runs no hook until you trust it: type /hooks in Codex once",

@@ -29,4 +29,5 @@ HOOKS = AgentHooks(
     failure=_failure,
     hears_start=False,
     hears_prompt=False,
+    edit_tools=("search_replace", "write", "edit", "multi_edit", "apply_patch"),
 )

@@ -1,6 +1,7 @@
 """What front ends know of Grok, and how Recollect is installed into it."""
 
 from recollect.agentkit.profile import AgentProfile, PluginHost
+from recollect.agents.grok.hooks import HOOKS
 
 PROFILE = AgentProfile(
     "Grok",
@@ -21,8 +22,9 @@ PLUGIN = PluginHost(
     uninstall=(("plugin", "uninstall", "recollect"),),
     listing=("plugin", "list"),
     config=("config.toml",),
-    events=dict.fromkeys(("PostToolUse", "PreCompact", "Stop", "SessionEnd")),
+    events=dict.fromkeys(("PreToolUse", "PostToolUse", "PreCompact", "Stop", "SessionEnd")),
     hooks_file="hooks/recollect.json",
+    matchers={"PreToolUse": "|".join(HOOKS.edit_tools)},
     settings_hooks="hooks/recollect.json",
     leftovers=("installed-plugins",),
 )
