@@ -52,6 +52,9 @@ SHOWING = (
 SLOW = {"doctor"}  # measures the disk
 
 
+EVICTED = frozenset({"exchanges", "why", "how"})  # read raw detail; `search` still finds the session
+
+
 class Subject(NamedTuple):
     """A session in a state: in which store, by what words it is known, and what must be gone with it."""
 
@@ -70,11 +73,13 @@ def _of(planted: Planted, number: int, group: str, **fields: frozenset[str]) -> 
     return Subject(planted, logs.session_id(number), hidden_word(number), words, group, WORDS[number], **fields)
 
 
-def _inside(change: Callable[[Memory], object], group: str = "inside") -> Callable[[Planted], Subject]:
+def _inside(
+    change: Callable[[Memory], object], group: str = "inside", **fields: frozenset[str]
+) -> Callable[[Planted], Subject]:
     def make(planted: Planted) -> Subject:
         with planted.open() as memory:
             change(memory)
-        return _of(planted, INSIDE, group)
+        return _of(planted, INSIDE, group, **fields)
 
     return make
 
@@ -122,16 +127,16 @@ def _imported(planted: Planted) -> Subject:
     elsewhere = Planted(store, f"claude={planted.folder.with_name('nobody')}")
     with elsewhere.open() as memory:
         memory.import_sessions(exported)
-        (planted.folder.with_name("work")).mkdir()
         for group in ("inside", "outside"):
-            memory.groups.add(group, planted.folder.with_name("work"))
+            (work := planted.folder.with_name(f"other-{group}")).mkdir()
+            memory.groups.add(group, work)
     return _of(elsewhere, MAIN, "main", hidden=frozenset({"resume"}))
 
 
 def _evicted(planted: Planted) -> Subject:
     with planted.open() as memory:
         evict_all(memory)
-    return _of(planted, MAIN, "main")
+    return _of(planted, MAIN, "main", hidden=EVICTED)
 
 
 def _rebuilt(planted: Planted) -> Subject:
@@ -177,7 +182,7 @@ STATES: dict[str, Callable[[Planted], Subject]] = {
     "of a group: found by a request": _inside(lambda memory: _ask(memory, action="search", query=WORDS[INSIDE])),
     "of a group: archived by a request": _inside(lambda memory: _ask(memory, action="archive")),
     "of a group: noted": _inside(_noted),
-    "of a group: evicted": _inside(evict_all),
+    "of a group: evicted": _inside(evict_all, hidden=EVICTED),
     "of a group that was removed": _inside(lambda memory: memory.groups.remove("inside"), "main"),
 }
 
@@ -223,7 +228,7 @@ def _answers(subject: Subject, out: Path, group: str, *, is_json: bool) -> dict[
             for word in _words(name, command)
         ]
         line = [*name.split(), *words, *(["--json"] if is_json else [])]
-        environment = {"RECOLLECT_HOME": str(subject.planted.folder), "RECOLLECT_GROUP": group}
+        environment = {"RECOLLECT_HOME": str(subject.planted.folder), "RECOLLECT_GROUP": group, "COLUMNS": "300"}
         done = CliRunner().invoke(main, line, env=environment, input="")
         assert isinstance(done.exception, SystemExit | None), (line, done.exception)
         assert "Traceback" not in done.output and done.exit_code in range(8), (line, done.output)
@@ -276,7 +281,7 @@ def test_in_every_state_every_command_answers_and_forgetting_leaves_nothing(
     (out := tmp_path / "out").mkdir()
 
     texts, documents = (_answers(subject, out, "", is_json=is_json) for is_json in (False, True))
-    for name in set(SHOWING) - subject.hidden:
+    for name in sorted({*SHOWING} - subject.hidden):
         assert texts[name].exit_code == documents[name].exit_code == 0, (name, texts[name].output)
         assert subject.word in texts[name].output, name
         assert subject.session in documents[name].output, name
