@@ -4,7 +4,6 @@ A new command is covered by itself: its arguments are filled by their names, see
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +17,11 @@ from recollect.cli.entry import load, main
 from recollect.errors import NotFound
 from recollect.live import Live
 from recollect.mcp.door import Door, Scope
+from recollect.mcp.tools import GROUP_TOOLS, TOOLS
 from tests import logs
 from tests.conftest import with_key
 from tests.forget.traces import left_in
-from tests.groups.attacks import TOOLS
+from tests.groups.attacks import TOOLS as TRIES
 from tests.groups.conftest import INSIDE, MAIN, OUTSIDE, WORDS, Planted, hidden_word, plant
 from tests.retention.rig import evict_all
 from tests.tally import count
@@ -49,6 +49,7 @@ SHOWING = (
     *("search", "history", "recent", "timeline", "sessions", "show", "digest", "exchanges", "archive", "resume"),
     *("why", "how", "files"),
 )
+CHANGING_TOOLS = {"clear_session", "resume_session"}
 SLOW = {"doctor"}  # measures the disk
 
 
@@ -238,30 +239,26 @@ def _answers(subject: Subject, out: Path, group: str, *, is_json: bool) -> dict[
     return answers
 
 
-def _said(answers: dict[str, Answer]) -> str:
-    """All of them, but for those that repeat what was asked for."""
-    return "".join(
-        answer.output
-        for answer in answers.values()
-        if not re.search(r"conceal|lemur|01a1e082|_\w+\.py", str(answer.line))
-    )
+def _seen(answers: dict[str, Answer], words: list[str]) -> set[str]:
+    """The words in any answer, but for those that were asked for and are repeated."""
+    return {
+        word
+        for word in words
+        for line, _, output in answers.values()
+        if word[4:] in output and word[4:] not in " ".join(line)
+    }
 
 
-def _told(subject: Subject, group: str) -> str:
+def _told(subject: Subject, group: str) -> dict[str, Answer]:
     """What every tool of an MCP server answers that only reads."""
     door = Door(Scope(subject.planted.folder.parent, group or None, has_wall=bool(group)), can_write=False)
     names = {"word": subject.word, "typo": subject.plain, "id": subject.session, "file": f"test_{subject.plain}.py"}
-    said = ""
-    for tool, tries in TOOLS.items():
-        for arguments in tries:
-            filled = {
-                key: value.format(**names) if isinstance(value, str) else value for key, value in arguments.items()
-            }
-            said += door.call(tool, filled, {})[0] if not tool.startswith(CHANGING_TOOLS) else ""
-    return said
-
-
-CHANGING_TOOLS = ("clear", "resume", "record", "remember", "forget")
+    answers = {}
+    for tool in sorted({tool.name for tool in (*TOOLS, *GROUP_TOOLS)} - CHANGING_TOOLS):
+        for number, tried in enumerate(TRIES[tool]):
+            filled = {key: value.format(**names) if isinstance(value, str) else value for key, value in tried.items()}
+            answers[f"{tool} {number}"] = Answer([json.dumps(filled)], 0, door.call(tool, filled, {})[0])
+    return answers
 
 
 def test_every_argument_of_a_command_that_reads_can_be_filled() -> None:
@@ -299,8 +296,8 @@ def test_in_every_state_every_command_answers_and_forgetting_leaves_nothing(
         for is_json in (False, True):
             answers = _answers(subject, out, group, is_json=is_json)
             assert answers["show"].exit_code == NotFound.exit_code
-            said = _said(answers)
-            left[f"commands {group} {is_json}"] = {word for word in subject.words if word[4:] in said}
+            left[f"commands {group} {is_json}"] = _seen(answers, subject.words)
+        left[f"tools {group}"] = _seen(_told(subject, group), subject.words)
     count("word", len(subject.words) * len(left), sum(len(subject.words) - len(words) for words in left.values()))
     assert not any(left.values()), left
     others = {OUTSIDE, MAIN} - {number for number in (MAIN,) if subject.session.endswith(logs.session_id(number))}
