@@ -396,7 +396,8 @@ def serving(folder: Path, bug: str | None) -> Case:
 
 
 def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
-    """Whether the next one has each request answered, and what was asked for is done once."""
+    """Whether the next one has each request answered, and what was asked for is done once, or refused with the disk's
+    error and not done."""
     with open_memory(store) as memory:
         sessions = memory.groups.sessions("work")
         early = (sessions.get(), [mark.name for mark in sessions.history()])
@@ -410,7 +411,10 @@ def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | 
         sessions = memory.groups.sessions("work")
         late = (sessions.get(), [mark.name for mark in sessions.history()])
     told = [(answer["id"], answer["ok"], [mark["name"] for mark in answer.get("bookmarks", ())]) for answer in answers]
-    if late != new or told != [("a", True, []), ("b", True, ["later"])] or list((ipc / "tasks").glob("[!.]*")):
+    is_done = late == new and told == [("a", True, []), ("b", True, ["later"])]
+    is_refused = late == old and told == [("a", False, []), ("b", True, [])]
+    is_refused = is_refused and answers[0]["error"]["code"] == "store_unwritable"
+    if not (is_done or is_refused) or list((ipc / "tasks").glob("[!.]*")):
         findings.append(f"answers: {told}; state: {late}")
     return [*findings, *examine(store, writers, clean, bug)]
 
