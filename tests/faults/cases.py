@@ -465,7 +465,7 @@ class Small(NamedTuple):
     is_whole: bool = True  # half of it may not be seen
 
 
-_PLAN = "# We use pnpm\n\nbecause it is fast\n"
+_PLAN = "# We use pnpm\n\n- because it is fast\n"
 _SHOWN = ["show", _CHOSEN, "--json"]
 SMALL = {
     "star": Small(["star", _CHOSEN], _SHOWN),
@@ -483,7 +483,7 @@ SMALL = {
         again=(0, 4),
         is_whole=False,
     ),
-    "export": Small(["export", "{store}.tar"], ["status", "--json"], again=(0, 2)),
+    "export": Small(["export", "{store}.tar"], ["sessions", "--all", "--json"], again=(0, 2)),
     "import": Small(
         ["import", "{folder}/export.tar"],
         ["sessions", "--all", "--json"],
