@@ -4,6 +4,7 @@ A new command is covered by itself: its arguments are filled by their names, see
 """
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,9 @@ from recollect.mcp.door import Door, Scope
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS
 from tests import logs
 from tests.conftest import with_key
+from tests.faults.rig import IS_SOAK
 from tests.forget.traces import left_in
+from tests.groups.attacks import COMMANDS
 from tests.groups.attacks import TOOLS as TRIES
 from tests.groups.conftest import INSIDE, MAIN, OUTSIDE, WORDS, Planted, hidden_word, plant
 from tests.retention.rig import evict_all
@@ -236,6 +239,21 @@ def _answers(subject: Subject, out: Path, group: str, *, is_json: bool) -> dict[
         if is_json:
             json.loads(done.stdout)
         answers[name] = Answer(line, done.exit_code, done.output)
+    return answers | (_more_answers(subject, out, group) if IS_SOAK and not is_json else {})
+
+
+def _more_answers(subject: Subject, out: Path, group: str) -> dict[str, Answer]:
+    """The same of everything that is tried from inside a group."""
+    known = {"word": subject.word, "typo": subject.plain, "id": subject.session, "own": subject.session}
+    environment = {"RECOLLECT_HOME": str(subject.planted.folder), "RECOLLECT_GROUP": group, "COLUMNS": "300"}
+    answers = {}
+    for name in READING.keys() & COMMANDS.keys() - {"doctor", "config", "exclude", "track", "watch"}:
+        for number, tried in enumerate(COMMANDS[name]):
+            filled = tried.format(**known, path=out, out=out / f"more{len(list(out.iterdir()))}")
+            line = [*name.split(), *shlex.split(filled)]
+            done = CliRunner().invoke(main, line, env=environment, input="")
+            assert isinstance(done.exception, SystemExit | None), (line, done.exception)
+            answers[f"{name}, try {number}"] = Answer(line, done.exit_code, done.output)
     return answers
 
 
