@@ -19,8 +19,10 @@ test: $(STAMP)  ## install, then everything CI runs
 	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
 	$(BIN)/pytest -n auto --dist worksteal
 
-soak: $(STAMP)  ## the long forms of the randomised tests
-	RECOLLECT_SOAK=1 $(BIN)/pytest -n auto --dist worksteal
+soak: $(STAMP)  ## the long forms of the randomised tests, then the table of attacks; RECOLLECT_SOAK=all strikes every write
+	rm -f .attacks.jsonl
+	RECOLLECT_SOAK=$${RECOLLECT_SOAK:-1} RECOLLECT_ATTACKS=$(CURDIR)/.attacks.jsonl $(BIN)/pytest -n auto --dist worksteal; \
+		status=$$?; $(BIN)/python tools/attacks.py .attacks.jsonl && exit $$status
 
 # Not in the lock: 24 packages, 200 MB with the database, for one optional command.
 graphiti:  ## the tests of `recollect graphiti` on the real library and a real FalkorDB, in an environment of their own
@@ -62,4 +64,4 @@ lowest:  ## a short test with the lowest versions that pyproject.toml allows, in
 	$(PYTHON) tools/lowest.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .attacks.jsonl $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

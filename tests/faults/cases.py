@@ -5,12 +5,16 @@ Each has a judge of its own: what it was about to do is done wholly or not at al
 
 import json
 import os
+import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import NamedTuple
 
 from recollect.api import doctor, open_memory, restore
 from recollect.errors import RecollectError
@@ -392,7 +396,8 @@ def serving(folder: Path, bug: str | None) -> Case:
 
 
 def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
-    """Whether the next one has each request answered, and what was asked for is done once."""
+    """Whether the next one has each request answered, and what was asked for is done once, or refused with the disk's
+    error and not done."""
     with open_memory(store) as memory:
         sessions = memory.groups.sessions("work")
         early = (sessions.get(), [mark.name for mark in sessions.history()])
@@ -406,7 +411,10 @@ def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | 
         sessions = memory.groups.sessions("work")
         late = (sessions.get(), [mark.name for mark in sessions.history()])
     told = [(answer["id"], answer["ok"], [mark["name"] for mark in answer.get("bookmarks", ())]) for answer in answers]
-    if late != new or told != [("a", True, []), ("b", True, ["later"])] or list((ipc / "tasks").glob("[!.]*")):
+    is_done = late == new and told == [("a", True, []), ("b", True, ["later"])]
+    is_refused = late == old and told == [("a", False, []), ("b", True, [])]
+    is_refused = is_refused and answers[0]["error"]["code"] == "store_unwritable"
+    if not (is_done or is_refused) or list((ipc / "tasks").glob("[!.]*")):
         findings.append(f"answers: {told}; state: {late}")
     return [*findings, *examine(store, writers, clean, bug)]
 
@@ -443,7 +451,92 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
     return [*findings, *_problems(store)]
 
 
+# Commands that write one small thing: what another command answers is as before or as after, and after another run
+# as after it.
+
+
+class Small(NamedTuple):
+    """A command, what asks for its effect, and what is run before. In all `{folder}` and `{store}` are filled in."""
+
+    words: list[str]
+    question: list[str]
+    before: tuple[list[str], ...] = ()
+    again: tuple[int, ...] = (0,)  # how it may end when it is given again
+    is_whole: bool = True  # half of it may not be seen
+
+
+_PLAN = "# We use pnpm\n\n- because it is fast\n"
+_SHOWN = ["show", _CHOSEN, "--json"]
+SMALL = {
+    "star": Small(["star", _CHOSEN], _SHOWN),
+    "note": Small(["note", _CHOSEN, "look again"], _SHOWN),
+    "rename": Small(["rename", _CHOSEN, "a name"], _SHOWN),
+    "track": Small(["track", "deny", "diary"], ["track", "list", "--json"]),
+    "exclude": Small(["exclude", "/old/place/**"], ["exclude", "--json"]),
+    "config": Small(["config", "domains.shop", "shops"], ["config", "--json"]),
+    "decisions import": Small(["decisions", "import", "{folder}/plan.md"], ["decisions", "--json"]),
+    "group add": Small(["group", "add", "fam", "--path", "{folder}/work"], ["group", "list", "--json"], is_whole=False),
+    "group remove": Small(
+        ["group", "remove", "fam", "--yes"],
+        ["group", "list", "--json"],
+        (["group", "add", "fam", "--path", "{folder}/work"],),
+        again=(0, 4),
+        is_whole=False,
+    ),
+    "export": Small(["export", "{store}.tar"], ["sessions", "--all", "--json"], again=(0, 2)),
+    "import": Small(
+        ["import", "{folder}/export.tar"],
+        ["sessions", "--all", "--json"],
+        (["export", "{folder}/export.tar"], ["forget", _CHOSEN, "--yes"]),
+        is_whole=False,
+    ),
+}
+
+
+def small(name: str) -> MakeCase:
+    command_ = SMALL[name]
+
+    def make(folder: Path, bug: str | None) -> Case:
+        writers, template = _swept(folder, 43), folder / "template"
+        (folder / "work").mkdir()
+        (folder / "plan.md").write_text(_PLAN)
+        for words in command_.before:
+            _say(words, template, folder)
+        done = shutil.copytree(template, folder / "done")
+        _say(command_.words, done, folder)
+        answers = [_answer(command_, store, folder) for store in (template, done)]
+        words = [word.replace("{folder}", str(folder)) for word in command_.words]
+        judge = partial(_judge_small, command_, folder, answers)
+        return Case(name, words, writers, template, bug, judge)
+
+    make.__name__ = name
+    return make
+
+
+def _say(words: list[str], store: Path, folder: Path) -> CompletedProcess[str]:
+    return run(command(*(word.format(folder=folder, store=store) for word in words)), store)
+
+
+def _answer(small: Small, store: Path, folder: Path) -> str:
+    """What the question is answered, without moments and the store's own path."""
+    said = _say(small.question, store, folder)
+    return re.sub(r"20\d\d-\d\d-\d\d[T ][\d:.]+Z?", "then", said.stdout.replace(str(store), "STORE") + said.stderr)
+
+
+def _judge_small(
+    small: Small, folder: Path, answers: list[str], store: Path, writers: Writers, clean: Held | None, bug: str | None
+) -> list[str]:
+    early = _answer(small, store, folder)
+    done = _say(small.words, store, folder)
+    late = _answer(small, store, folder)
+    findings = [f"half done: {early}"] if small.is_whole and early not in answers else []
+    findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode not in small.again else []
+    findings += [f"after another run: {late}"] if late != answers[1] else []
+    return [*findings, *_problems(store)]
+
+
 CASES: tuple[MakeCase, ...] = (
+    *map(small, SMALL),
     *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
     *(importing_jsonl, remembering, rebuilding, serving, repacking, going_back),
 )

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from recollect.failpoints import NAMES
 from tests.faults.rig import Held, Struck, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk
 from tests.forget.traces import Planted
+from tests.tally import count
 
 LONG_AND_SHORT = [330, 10, 10, 10, 10, 10]  # messages of each session: one does not fit into one of the small batches
 SMALL_BATCHES = "small_batches"
@@ -43,7 +45,10 @@ def kill_at_random(folder: Path, seed: int, kills: int, bug: str | None = None) 
         findings = _count(store, writers, bug)
     writers.finish()
     clean = sweep(folder / "clean", *writers.roots)
-    return Struck(killer.killed, findings + examine(store, writers, clean, bug))
+    findings += examine(store, writers, clean, bug)
+    if bug is None:
+        count("kill", killer.killed, killer.killed - bool(findings))
+    return Struck(killer.killed, findings)
 
 
 def _count(store: Path, writers: Writers, bug: str | None) -> list[str]:
@@ -146,32 +151,46 @@ SWEEPS: tuple[MakeCase, ...] = (first_sweep, second_sweep)
 
 
 def strike_failpoints(
-    folder: Path, case: Case, most: int, clean: Held | None = None, names: Sequence[str] = NAMES
+    folder: Path,
+    case: Case,
+    most: int,
+    clean: Held | None = None,
+    names: Sequence[str] = NAMES,
+    actions: Sequence[str] = ("kill",),
 ) -> Struck:
-    """Kill the command at each failpoint, the first, second … time it comes there, but at most so often.
+    """Strike the command at each failpoint, the first, second … time it comes there, but at most so often.
 
     Without a clean store to compare with, the agents go on writing after each kill.
     """
     struck = Struck(0, [])
-    for name in names:
+    for name, action in product(names, actions):
         for nth in range(1, most + 1):
-            one = _kill_at(folder / f"{name}-{nth}", case, f"{name}:kill:{nth}", clean)
+            one = _strike_at(folder / f"{name}-{action}-{nth}", case, f"{name}:{action}:{nth}", clean)
             if not one.faults:
                 break  # it does not come there so often
             struck += one
     return struck
 
 
-def _kill_at(folder: Path, case: Case, failpoint: str, clean: Held | None) -> Struck:
+def _strike_at(folder: Path, case: Case, failpoint: str, clean: Held | None) -> Struck:
     folder.mkdir()
     store = case.prepare(folder / "store")
     done = run(["env", f"RECOLLECT_FAILPOINT={failpoint}", *case.command(store)], store)
     if clean is None:
         case.writers.write([3] * 6)
         case.writers.finish()
-    findings = case.judge(store, case.writers, clean, case.bug)
+    is_kill = ":kill:" in failpoint
+    is_struck = done.returncode in _KILLED if is_kill else done.returncode != 0
+    said = [] if is_kill else _badly_told(done)
+    findings = said + case.judge(store, case.writers, clean, case.bug)
     shutil.rmtree(folder)
-    return Struck(int(done.returncode in _KILLED), [f"{case.name}, {failpoint}: {finding}" for finding in findings])
+    return _counted(case, f"{case.name}, {failpoint}", "kill" if is_kill else "failed write", is_struck, findings)
+
+
+def _counted(case: Case, place: str, promise: str, is_struck: bool, findings: list[str]) -> Struck:
+    if is_struck and case.bug is None:
+        count(promise, 1, int(not findings))
+    return Struck(int(is_struck), [f"{place}: {finding}" for finding in findings])
 
 
 # At every call
@@ -219,7 +238,8 @@ def _strike(folder: Path, case: Case, point: Point, fault: str, clean: Held | No
     said = [] if fault == KILL else _badly_told(done)
     findings = said + case.judge(store, case.writers, clean, case.bug)
     shutil.rmtree(folder)
-    return Struck(int(is_struck), [f"{case.name}, {fault} at {point}: {finding}" for finding in findings])
+    promise = "kill" if fault == KILL else "failed write"
+    return _counted(case, f"{case.name}, {fault} at {point}", promise, is_struck, findings)
 
 
 def _badly_told(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -31,6 +31,7 @@ from tests.logs import (
     timestamp,
 )
 from tests.shapes import places_in, replaced
+from tests.tally import count
 
 SESSION = session_id()
 EXAMPLES = 1000 if IS_SOAK else 15
@@ -150,14 +151,15 @@ def _glued(log: AgentLog) -> tuple[bytes, list[str], int]:
 
 
 def test_a_record_glued_to_a_torn_one_is_recovered(tmp_path: Path, log: AgentLog) -> None:
-    content, texts, count = _glued(log)
+    content, texts, cuts = _glued(log)
 
     held = sweep_file(tmp_path, log, content)
 
     recovered = set(held.texts)
-    assert len(recovered & set(texts)) >= 0.95 * count
+    is_held = len(recovered & set(texts)) >= 0.95 * cuts and len(held.problems) == cuts
+    count("line", cuts, cuts * is_held)
+    assert is_held
     assert "torn" not in recovered
-    assert len(held.problems) == count
 
 
 def test_the_torn_part_of_a_line_is_kept_as_a_problem_at_its_place(tmp_path: Path, log: AgentLog) -> None:
@@ -600,7 +602,9 @@ def test_values_of_any_type_never_cost_more_than_their_line(log: AgentLog, data:
     with scratch() as folder:
         held = sweep_file(folder, log, content)
 
-    assert {"before", "after"} <= set(held.texts)
+    is_held = {"before", "after"} <= set(held.texts)
+    count("line", len(records), len(records) * is_held)
+    assert is_held
     assert held.report.lines_read == len(log.opening(SESSION)) + len(records) + 2
 
 
@@ -615,7 +619,9 @@ def test_a_message_with_a_wrong_value_is_an_event_a_skip_or_a_problem(log: Agent
     with scratch() as folder:
         held = sweep_file(folder, log, _between(log, raw))
 
-    assert {"before", "after"} <= set(held.texts)
+    is_held = {"before", "after"} <= set(held.texts)
+    count("line", 1, is_held)
+    assert is_held
     assert held.accounted >= 3
 
 
@@ -626,5 +632,7 @@ def test_lines_of_noise_never_cost_their_neighbours(log: AgentLog, noise: list[b
     with scratch() as folder:
         held = sweep_file(folder, log, _between(log, b"\n".join(noise)))
 
-    assert {"before", "after"} <= set(held.texts)
+    is_held = {"before", "after"} <= set(held.texts)
+    count("line", len(noise), len(noise) * is_held)
+    assert is_held
     assert held.report.lines_read == len(log.opening(SESSION)) + len(noise) + 2

@@ -9,6 +9,7 @@ from typing import Any
 from tests.faults.rig import IS_SOAK, Held, sweep
 from tests.logs import AgentLog, line, lines, session_id
 from tests.shapes import places_in, replaced, shapes_of
+from tests.tally import count
 
 FILES = 5000 if IS_SOAK else 150
 SLOWER = 10
@@ -65,5 +66,6 @@ def test_of_many_poisoned_files_none_is_lost_and_the_sweep_ends_soon(tmp_path: P
 
     assert held.report.failures == []
     texts = Counter(held.texts)
+    count("line", FILES, min(texts["before"], texts["after"]))
     assert (texts["before"], texts["after"]) == (FILES, FILES)
     assert seconds <= SLOWER * clean_seconds

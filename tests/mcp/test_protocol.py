@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,10 @@ from mcp import Client, StdioServerParameters, stdio_client
 from recollect.mcp.door import Door, Scope
 from recollect.mcp.server import Server
 from recollect.mcp.tools import TOOLS
+from tests.faults.rig import IS_SOAK
 from tests.mcp.conftest import Agent
+from tests.shapes import places_in, replaced
+from tests.tally import count
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 MOST_KILOBYTES = 30 * 1024
@@ -88,12 +92,48 @@ def _malformed() -> Iterator[bytes]:
 
 
 def test_a_thousand_malformed_frames_are_answered_with_errors(agent: Agent) -> None:
-    for frame in _malformed():
+    taken, frames = [], list(_malformed())
+    for frame in frames:
         agent.write(frame)
         answer = agent.read()
         refusals = answer if isinstance(answer, list) else [answer]
-        assert all("error" in refusal for refusal in refusals), frame
+        if not all("error" in refusal for refusal in refusals):
+            taken.append(frame)
 
+    count("frame", len(frames), len(frames) - len(taken))
+    assert taken == []
+    assert agent.ask("ping")["result"] == {}
+
+
+_ODD: tuple[Any, ...] = (None, True, -1, 2**70, 1e300, "", "x" * 9000, "\ud800", "\x00", [], [[]], {}, {"a": {}}, "{}")
+
+
+def _mutated() -> Iterator[Any]:
+    """Requests of every kind with one value replaced. Their ids stay, so that each has an answer of its own."""
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a"}}),
+        ("tools/list", {"cursor": "x", "_meta": {VERSION_KEY: "2026-07-28"}}),
+        ("prompts/get", {"name": "history", "arguments": {"query": "walrus"}}),
+        ("resources/read", {"uri": "recollect://session/x"}),
+        *(("tools/call", {"name": tool.name, "arguments": dict.fromkeys(tool.properties, "x")}) for tool in TOOLS),
+    ]
+    for method, params in requests:
+        frame = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
+        for place, odd in product(places_in(frame)[1:], _ODD):
+            if place != ("id",):
+                yield replaced(frame, place, odd)
+
+
+def test_a_request_with_any_wrong_value_is_answered_and_the_next_too(agent: Agent) -> None:
+    frames = list(_mutated())[:: 1 if IS_SOAK else 12]
+    held = 0
+    for number, frame in enumerate(frames):
+        agent.write(json.dumps(frame | {"id": f"frame-{number}"}).encode() + b"\n")
+        answer = agent.read()
+        held += answer.get("id") in (f"frame-{number}", None) and ("result" in answer) != ("error" in answer)
+
+    count("frame", len(frames), held)
+    assert held == len(frames)
     assert agent.ask("ping")["result"] == {}
 
 
@@ -106,8 +146,9 @@ def test_a_huge_or_deep_frame_is_refused_and_the_next_answered(place: Path, fram
     with Agent(place) as agent:
         agent.write(frame + b"\n")
 
-        assert agent.read()["error"]["code"] == -32700
-        assert agent.ask("ping")["result"] == {}
+        is_held = agent.read()["error"]["code"] == -32700 and agent.ask("ping")["result"] == {}
+        count("frame", 1, is_held)
+        assert is_held
         assert _peak_kilobytes(agent) < MOST_KILOBYTES
 
 
@@ -127,7 +168,9 @@ def test_arguments_that_do_not_fit_are_answered_in_words(agent: Agent, tool: Any
         wrong = 7 if known["type"] == "string" else "seven"
         arguments = dict.fromkeys(tool.required, "x") | {name: wrong}
         answer = agent.ask("tools/call", name=tool.name, arguments=arguments)["result"]
-        assert answer["isError"] and f"`{name}`" in answer["content"][0]["text"]
+        is_held = answer["isError"] and f"`{name}`" in answer["content"][0]["text"]
+        count("frame", 1, is_held)
+        assert is_held
 
 
 def test_the_first_answer_needs_no_store_and_little_memory(place: Path) -> None:

@@ -12,6 +12,7 @@ from recollect.store.payloads import packs
 from recollect.store.payloads.packs import StreamReader
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, TOLD_RETRY
+from recollect.store.tables.streams import LOST
 
 # An event as its adapter read it: what the whole session made of it is derived again from the others.
 _AS_READ = {
@@ -104,7 +105,7 @@ class RawCache:
     def all_sources_of(self, stream: HeldStream) -> list[int]:
         """Every file that has to do with a session."""
         return self._database.column(
-            "SELECT source FROM stream_sources WHERE stream = ? UNION"
+            f"SELECT source FROM stream_sources WHERE stream = ? AND source <> {LOST} UNION"
             " SELECT source FROM infos WHERE agent = ? AND native_id = ? ORDER BY 1",
             stream[:3],
         )
