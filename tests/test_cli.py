@@ -117,7 +117,6 @@ CALLS = [
         ["redact", "--rescan"],
         ["redact", "--check", "x"],
     ),
-    *(["prove"], ["prove", "--start"]),
     *(["forget", "--pending"], ["forget", "--pending", "--dismiss"]),
     *(["star", FIRST], ["tag", FIRST, "later"], ["note", FIRST, "look again"], ["rename", FIRST, "Login"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
