@@ -119,7 +119,7 @@ CALLS = [
     ),
     *(["forget", "--pending"], ["forget", "--pending", "--dismiss"]),
     *(["star", FIRST], ["tag", FIRST, "later"], ["note", FIRST, "look again"], ["rename", FIRST, "Login"]),
-    *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
+    *(["retention"], ["retention", "--dry-run"], ["rehydrate", FIRST]),
     *(["schedule", "--dry-run"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
     *(["config"], ["config", "retention.cadence"], ["config", "retention.cadence", "weekly"], ["exclude"]),
     *(["handoff", FIRST, "--to", "claude"],),
