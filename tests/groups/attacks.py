@@ -96,7 +96,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "audit reject": ("00000000",),
     "track": ("list", "list --json", "allow {path}"),
     "hooks log": _ANY,
-    "prove": ("", "--start --json"),
     "uninstall": _ANY,
     "hooks sweep": _ANY,
     "web": (),  # tests of its own: tests/web

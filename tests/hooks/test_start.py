@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from recollect.api import open_memory
+from recollect.hooks import read_hook_log
 from recollect.recall.prepared import MOST_CHARS
 from recollect.store.sqlite.locks import sweep_lock
 from tests.hooks.conftest import RUN, SESSION, Desk
@@ -173,3 +174,24 @@ def test_a_hook_loads_no_store_and_no_parser(known: Desk, tmp_path: Path) -> Non
     )
 
     assert (b"walrus" in done.stdout, done.stderr) == (True, b"[]")
+
+
+def test_forgetting_a_session_takes_only_its_words_out_of_the_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(desk.store))
+    earlier, told, last = (f"0000000{number}-0000-4000-8000-000000000001" for number in (7, 8, 9))
+    desk.write(earlier, "feed the walrus")
+    desk.sweep()
+    desk.hook("SessionStart", source="clear", session=told)
+    desk.hook("SessionStart", source="compact", session=told)
+    desk.write(told, "feed the seal")
+    desk.sweep()
+    desk.hook("SessionStart", source="clear", session=last)
+
+    with open_memory(desk.store) as memory:
+        memory.forget(memory.plan_forgetting(earlier))
+        first = [item.session for item in read_hook_log(None)]
+        memory.forget(memory.plan_forgetting(told))
+        then = [item.session for item in read_hook_log(None)]
+
+    assert (first, then) == ([last, told, told], [last])
+    assert b"walrus" not in (desk.store / "told.jsonl").read_bytes()

@@ -178,12 +178,17 @@ def test_a_last_copy_stays_if_there_turns_out_to_be_room_without_the_others(memo
     assert report.last_copies_evicted == 0
 
 
-def test_old_sessions_that_are_read_today_are_no_growth(tmp_path: Path, home: Home) -> None:
+def test_old_sessions_that_are_read_today_forecast_no_loss(tmp_path: Path, home: Home) -> None:
     home.write("old", SessionInfo("old"), event("old", 1, ts_ms=now_ms() - 90 * DAY_MS))
     memory = opened(tmp_path / "store", home)
     memory.sweep()
+    (home.folder / "old.jsonl").unlink()
+    home.write("other", event("other", 1, ts_ms=now_ms() - 90 * DAY_MS))  # an empty folder is one that is not mounted
 
-    assert memory.outlook().growth_bytes_per_day == 0
+    memory.sweep()
+
+    assert memory.outlook().last_copy_bytes > 0
+    assert memory.outlook().last_copies_go_at is None
 
 
 def test_a_digest_does_not_claim_what_was_lost(memory: Memory, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

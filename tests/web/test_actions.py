@@ -219,7 +219,7 @@ def test_care_counts_replaced_secrets_by_rule_and_shows_none(browser: Any, tmp_p
 
 
 def test_home_says_what_the_memory_did_for_agents(kept: Memory, tmp_path: Path) -> None:
-    entry = {"agent": "claude", "session": FIRST, "event": "x", "turn": "", "is_silent": False, "text": "…"}
+    entry = {"agent": "claude", "session": FIRST, "event": "x", "turn": "", "text": "…"}
     errors = {"": 2, "error met never again": 1}
     told = [
         entry | {"at_ms": time.time_ns() // 1_000_000, "error": error} for error, n in errors.items() for _ in range(n)

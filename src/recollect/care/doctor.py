@@ -197,7 +197,7 @@ def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
 def _retention(store: Store, settings: Settings) -> Iterator[Finding]:
     """What went and cannot be had again, what is about to, and what could not be dropped to the end."""
     outlook = look_ahead(store, settings.limits, settings.host)
-    advice = "raise retention.raw_hard_cap, or see what fills it: `recollect retention --explain`"
+    advice = "raise retention.raw_hard_cap, or see what fills it: `recollect retention --dry-run`"
     for event, count in outlook.losses.items():
         yield Finding(NOTE, "retention", f"{event}: {count} evicted sessions exist nowhere else", advice)
     if outlook.last_copies_go_at:

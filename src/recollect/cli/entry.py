@@ -28,7 +28,7 @@ _SECTIONS = {
     "Continue": dict.fromkeys(("resume", "open"), "resume")
     | {"handoff": "handoff"}
     | dict.fromkeys(("run", "clear", "bookmarks", "fork", "group", "ipc"), "groups"),
-    "Inside your agents": dict.fromkeys(("install", "uninstall", "mcp", "hooks", "prove"), "inside") | {"live": "live"},
+    "Inside your agents": dict.fromkeys(("install", "uninstall", "mcp", "hooks"), "inside") | {"live": "live"},
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
     "Set up": dict.fromkeys(("config", "track", "exclude", "completion"), "settings"),
     "Maintain the store": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")

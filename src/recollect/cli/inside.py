@@ -104,9 +104,11 @@ def log(limit: int | None, as_json: bool) -> None:
 
 def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
     for item in entries:
-        then = ("  would have said" if item.is_silent else "") + (f"  then: {item.then}" if item.then else "")
+        then = f"  then: {item.then}" if item.then else ""
         yield f"{grey(fitted_time(item.at))}  {item.agent}  {item.session}  {item.event}{then}"
         yield from (f"    {one_line(line)}" for line in item.text.splitlines())
+    if fixes := [item.then for item in entries if item.error]:
+        yield f"Fixes shown: {len(fixes)}; the error did not come back: {fixes.count(hooks.NOT_MET_AGAIN)}"
     if not entries:
         yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
@@ -176,26 +178,4 @@ def _done_lines(done: "Installation", message: str) -> Iterator[str]:
     yield from map(one_line, done.advice)
 
 
-@click.command()
-@click.option("--start", is_flag=True, help="Withhold briefs and fixes from one in five sessions, for comparison.")
-@click.option("--stop", is_flag=True, help="Stop withholding; the results are kept.")
-@json_option
-@reports_errors
-def prove(start: bool, stop: bool, as_json: bool) -> None:
-    """Measure what briefs and fixes change in sessions.
-
-    Off until you start it. Then one in five sessions, chosen by chance, gets no briefs or fixes; the log keeps what it
-    would have received. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
-
-    \b
-    recollect prove --start
-    recollect prove
-    """
-    if start and stop:
-        raise UsageError("Cannot use `--start` and `--stop` together")
-    if start or stop:
-        hooks.switch_proof(is_on=start)
-    emit(hooks.prove(), as_json, hooks.effect_lines)
-
-
-COMMANDS = (install, uninstall, mcp, hook_commands, prove)
+COMMANDS = (install, uninstall, mcp, hook_commands)

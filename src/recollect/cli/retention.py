@@ -9,7 +9,7 @@ from recollect import care
 from recollect.api import make_room, open_memory, plan_schedule
 from recollect.cli.filters import SESSION
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, root_option, yes_option
-from recollect.cli.terminal import grey, local_time, one_line, plural, shown_progress, size
+from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size
 from recollect.clock import rfc3339
 
 if TYPE_CHECKING:
@@ -25,22 +25,21 @@ _LOSSES = {
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only show what would be evicted.")
-@click.option("--explain", is_flag=True, help="Only show what would be evicted, what would stay, and why.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be evicted, by which rule, and what went for good.")
 @json_option
 @reports_errors
-def retention(dry_run: bool, explain: bool, as_json: bool) -> None:
+def retention(dry_run: bool, as_json: bool) -> None:
     """Evict raw detail, as sweeps do, to fit the budget.
 
     Digests are always kept. The limits are settings in `[retention]`.
 
     \b
-    recollect retention --explain
+    recollect retention --dry-run
     """
-    if dry_run or explain:
+    if dry_run:
         with open_memory(create=False) as memory:
             outlook = memory.outlook()
-        emit(outlook, as_json, lambda outlook: _outlook_lines(outlook, explain))
+        emit(outlook, as_json, _outlook_lines)
         return
     make_room()
     with open_memory(create=False) as memory:
@@ -82,11 +81,9 @@ def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
         yield f"{'forecast':<8} last copies will be evicted from about {when}: raise retention.raw_hard_cap"
 
 
-def _outlook_lines(outlook: "Outlook", explain: bool) -> Iterator[str]:
+def _outlook_lines(outlook: "Outlook") -> Iterator[str]:
     planned = outlook.plan
     yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
-    if explain:
-        yield from _rule_lines(outlook)
     yield from map(_eviction_line, planned.evictions[:_SHOWN])
     if len(planned.evictions) > _SHOWN:
         yield f"  and {plural(len(planned.evictions) - _SHOWN, 'more session')}: --json lists all"
@@ -95,12 +92,10 @@ def _outlook_lines(outlook: "Outlook", explain: bool) -> Iterator[str]:
         yield f"{count} would be evicted, {size(planned.bytes_after)} would remain"
     else:
         yield "Nothing would be evicted"
-    for reason, share in outlook.stays.items() if explain else ():
-        yield f"{plural(share.sessions, 'session')} ({size(share.bytes)}) would stay: {reason}"
-    for loss in outlook.lost[:_SHOWN] if explain else ():
+    for loss in outlook.lost[:_SHOWN]:
         lost_at = local_time(rfc3339(loss.at_ms))[:10]
         yield f"  {lost_at}  {size(loss.bytes):>8}  {loss.event:<{_REASON_COLUMNS}}  {one_line(loss.session_uid)}"
-    if explain and len(outlook.lost) > _SHOWN:
+    if len(outlook.lost) > _SHOWN:
         yield f"  and {len(outlook.lost) - _SHOWN} more: --json lists all"
 
 
@@ -108,20 +103,6 @@ def _eviction_line(eviction: "Eviction") -> str:
     held = eviction.held
     last = local_time(rfc3339(held.ended_ms) if held.ended_ms else None)[:10]
     return f"  {last}  {size(held.bytes):>8}  {eviction.reason:<{_REASON_COLUMNS}}  {one_line(held.session_uid)}"
-
-
-def _rule_lines(outlook: "Outlook") -> Iterator[str]:
-    limits = outlook.limits
-    last = "are treated like others" if limits.evict_last_copy else f"stay below {size(limits.raw_hard_cap)}"
-    lines = (
-        f"age: sessions with a digest, idle for {limits.raw_max_age_days} days, are evicted even if there is room",
-        f"soft cap: above {size(limits.raw_soft_cap)}, sessions with a digest are evicted, oldest digest first",
-        f"hard cap: above {size(limits.raw_hard_cap)}, the rest is digested and evicted, last copies last",
-        "not analysed: sessions that cannot be digested are evicted only above the hard cap, after all others",
-        f"last copies ({size(outlook.last_copy_bytes)}), whose files your agents have deleted, {last}",
-        f"growth: about {size(outlook.growth_bytes_per_day)} a day",
-    )
-    yield from (grey(f"  {line}") for line in lines)
 
 
 @click.command()

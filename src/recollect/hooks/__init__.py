@@ -8,11 +8,9 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.hooks.answers import NEWS, answer, claim_brief, is_answering
-    from recollect.hooks.coin import is_silent
     from recollect.hooks.drain import drain_spool
     from recollect.hooks.event import HookEvent, hooks_of_agent, hooks_of_client
     from recollect.hooks.history import NOT_MET_AGAIN, LogEntry, read_hook_log
     from recollect.hooks.log import note_failure
-    from recollect.hooks.proof import effect_lines, prove, switch_proof
 else:
     __getattr__ = lazy_names(__name__, __file__)

@@ -6,7 +6,7 @@ import time
 
 from recollect import __version__
 from recollect.home import IPC_VARIABLE, environment, is_in_group
-from recollect.hooks import claims, coin, log, spool
+from recollect.hooks import claims, log, spool
 from recollect.hooks.event import CHECK, PRE_COMPACT, HookEvent
 from recollect.recall import BRIEF, EDITS, FIXES, PROMPTS, is_on, read_brief, read_settled
 
@@ -155,8 +155,5 @@ def _added(event: HookEvent, store_folder: str, text: str, error: str) -> "dict[
     if not text:
         return None
     text = text[:MOST_CHARS]
-    is_silent = coin.comes_up_silent(event.session) if coin.is_measuring(store_folder) else None
-    log.add(store_folder, event, text, error, is_silent=is_silent)
-    if is_silent:
-        return None
+    log.add(store_folder, event, text, error)
     return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}

@@ -23,9 +23,8 @@ MET_AGAIN, NOT_MET_AGAIN = "met again", "not met again"
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """Something a hook added to a session, or would have added if the session were not silent.
+    """Something a hook added to a session.
 
-    `is_silent` is None if the effect of hooks was not measured then.
     `then` is what came of it: for the fix of an `error`, whether the session met that error again; else how the session
     ended. None while the session is not stored.
     """
@@ -37,7 +36,6 @@ class LogEntry:
     turn: str
     error: str
     text: str
-    is_silent: bool | None
     then: str | None = None
 
 
@@ -58,25 +56,18 @@ def _entries() -> Iterator[LogEntry]:
     for line in lines:
         with suppress(ValueError, LookupError, TypeError):  # one that is cut off
             item = json.loads(line)
-            fields = (item[name] for name in ("agent", "session", "event", "turn", "error", "text", "is_silent"))
+            fields = (item[name] for name in ("agent", "session", "event", "turn", "error", "text"))
             yield LogEntry(rfc3339(item["at_ms"]), *fields)
 
 
 def _then(memory: "Memory", entry: LogEntry) -> str | None:
-    session = find_session(memory, entry.agent, entry.session)
-    if session is None:
+    try:
+        session = memory.session(f"{entry.agent}:{entry.session}")
+    except (NotFound, Ambiguous):
         return None
     if not entry.error:
         return session.outcome
     return MET_AGAIN if _is_met_again(memory, session, entry) else NOT_MET_AGAIN
-
-
-def find_session(memory: "Memory", agent: str, native_id: str) -> "Session | None":
-    """The session that a hook was called for, if it is stored."""
-    try:
-        return memory.session(f"{agent}:{native_id}")
-    except (NotFound, Ambiguous):
-        return None
 
 
 def _is_met_again(memory: "Memory", session: "Session", entry: LogEntry) -> bool:

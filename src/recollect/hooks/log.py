@@ -23,11 +23,8 @@ def note_failure(store_folder: str) -> None:
         file.write(traceback.format_exc())
 
 
-def add(store_folder: str, event: "HookEvent", text: str, error: str, *, is_silent: bool | None) -> None:
-    """Add a line, with the fingerprint of the error it is about; a log that grew too large is started over.
-
-    A silent line holds what was withheld; None means that the effect was not measured then.
-    """
+def add(store_folder: str, event: "HookEvent", text: str, error: str) -> None:
+    """Add a line, with the fingerprint of the error it is about; a log that grew too large is started over."""
     path = f"{store_folder}/{HOOK_LOG_NAME}"
     line = {
         "at_ms": time.time_ns() // 1_000_000,
@@ -36,7 +33,6 @@ def add(store_folder: str, event: "HookEvent", text: str, error: str, *, is_sile
         "event": event.name,
         "turn": event.turn,
         "error": error,
-        "is_silent": is_silent,
         "text": text,
     }
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

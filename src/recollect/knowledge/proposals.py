@@ -6,7 +6,6 @@ from recollect.distill import sentences, shortened
 
 SENTENCE_CHARS = 240
 _MOST_ENDING = 8  # sentences of an answer that may propose something
-_MOST_ASKING = 6  # that may ask something
 _LEAST_ASKED = 3  # words of a question that says what it is about
 _LEAST_OFFERED = 60  # characters before an offer
 _CODE = re.compile(r"^\s*```.*?^\s*```", re.DOTALL | re.MULTILINE)
@@ -29,28 +28,12 @@ _PROPOSING = re.compile(
     r"|needs? to)\b",
     re.IGNORECASE,
 )
-_IS_OFFER = re.compile(r"\?\W*$|^i(?:'d| would) ", re.IGNORECASE)
-_ASKS = re.compile(r"\?\W*$|^question:", re.IGNORECASE)
 _FILLED = re.compile(
     r"`[^`]+`|\b(?!(?:what|which|how|do|does|did|you|we|i|me|to|the|it|this|that|or|a|is|are"
     r"|would|should|approach|option|options|prefer|think|like|want|of|these|those|them|any|dig|into|resolved|go|ahead"
     r"|now|proceed|continue|something|specific|there|else|in|on|for|and|not|be|have|else|your)\b)\w{2,}",
     re.IGNORECASE,
 )
-
-
-def question_in(answer: str) -> str:
-    """What an answer offers last, or else asks at its end, in words that say of what; empty if it does neither."""
-    offer = proposal_in(answer)[0]
-    if offer and _IS_OFFER.search(offer):
-        return offer if says_what(offer) else ""
-    ended = _ending(answer)
-    asking = [bool(_ASKS.search(sentence)) for sentence in ended]
-    last = max((index for index, is_asking in enumerate(asking) if is_asking), default=-1)
-    if last < max(0, len(ended) - _MOST_ASKING) or not says_what(ended[last]):
-        return ""
-    end = last + 3 if ended[last].endswith(":") else last + 1  # with the first of a list
-    return shortened(" ".join(ended[last:end]), SENTENCE_CHARS)
 
 
 def says_what(question: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect import api, hooks, recall
 from recollect.errors import RecollectError
-from recollect.home import environment, store_folder_path
+from recollect.home import store_folder_path
 from recollect.mcp.tools import CORE, GROUP_TOOLS, TOOLS, WRITE_TOOLS, Tool
 from recollect.recall import AGENT_PROMPTS, BRIEF, is_on, read_brief
 
@@ -79,8 +79,6 @@ class Door:
         agent = hooks.hooks_of_client(client)
         if agent is not None and agent.hears_start and hooks.is_answering(store_folder, agent.agent):
             return INSTRUCTIONS  # its hook adds the brief
-        if agent is not None and hooks.is_silent(store_folder, environment().get(agent.session_variable or "", "")):
-            return INSTRUCTIONS
         brief = read_brief(store_folder, str(self._scope.folder))
         try:
             return brief if brief and hooks.claim_brief(store_folder) else INSTRUCTIONS

@@ -20,8 +20,6 @@ from recollect.retention.plan import (
     Eviction,
     Limits,
     Plan,
-    Share,
-    find_stays,
     horizon_ms,
     plan,
     trusted_from_ms,
@@ -86,13 +84,11 @@ class Outlook:
     raw_bytes: int
     distilled_bytes: int
     last_copy_bytes: int
-    growth_bytes_per_day: int
     last_copies_go_at: str | None
     losses: dict[str, int]
     lost: list[RetentionEvent]  # each of them, the newest first
     limits: Limits
     plan: Plan
-    stays: dict[str, Share]
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: value for name, value in asdict(self).items() if name not in ("plan", "lost")}
@@ -104,8 +100,7 @@ class Outlook:
             {"at": rfc3339(loss.at_ms), "event": loss.event, "session_uid": loss.session_uid, "bytes": loss.bytes}
             for loss in self.lost
         ]
-        stays = {reason: share._asdict() for reason, share in self.stays.items()}
-        return fields | {"bytes_after": self.plan.bytes_after, "evictions": evictions, "lost": lost, "stays": stays}
+        return fields | {"bytes_after": self.plan.bytes_after, "evictions": evictions, "lost": lost}
 
 
 def keep_within_budget(
@@ -138,27 +133,20 @@ def look_ahead(store: Store, limits: Limits, host: str) -> Outlook:
     is_sane = moment >= trusted_from_ms(store.evictions.clock(), moment, limits)
     planned = plan(held, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
     last_copy_bytes = sum(session.bytes for session in held if session.is_last_copy)
-    # Per day over the last weeks; the years that a first sweep reads are no growth.
+    # What the last weeks took; the years that a first sweep reads are no growth.
     begun = moment - _FORECAST_DAYS * _DAY_MS
-    growth = round(sum(session.bytes for session in held if session.ended_ms >= begun) / _FORECAST_DAYS)
+    grown = sum(session.bytes for session in held if session.ended_ms >= begun)
+    days = (limits.raw_hard_cap - last_copy_bytes) * _FORECAST_DAYS / grown if grown and last_copy_bytes else 1000
     return Outlook(
         raw_bytes=raw,
         distilled_bytes=store.sizes.distilled_bytes(),
         last_copy_bytes=last_copy_bytes,
-        growth_bytes_per_day=growth,
-        last_copies_go_at=_date(limits.raw_hard_cap - last_copy_bytes, growth, moment) if last_copy_bytes else None,
+        last_copies_go_at=rfc3339(moment + round(max(0.0, days) * _DAY_MS)) if days < 1000 else None,
         losses=store.evictions.loss_counts(),
         lost=store.evictions.losses(),
         limits=limits,
         plan=planned,
-        stays=find_stays(held, planned),
     )
-
-
-def _date(room: int, growth: int, at_ms: int) -> str | None:
-    """When the room will be used up, if that is within a few years."""
-    days = room / growth if growth else 10_000
-    return rfc3339(at_ms + round(max(0.0, days) * _DAY_MS)) if days < 1000 else None
 
 
 class _Work:

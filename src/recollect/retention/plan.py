@@ -7,7 +7,7 @@ only when nothing else is left, sessions without a digest.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recollect.store import HeldSession as Held
@@ -65,13 +65,6 @@ class Plan:
             if evictions := [eviction for eviction in self.evictions if eviction.reason in reasons]:
                 return evictions
         return []
-
-
-class Share(NamedTuple):
-    """How many sessions stay for one reason, and what they take."""
-
-    sessions: int
-    bytes: int
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)", re.IGNORECASE)
@@ -146,25 +139,6 @@ def _spare(held: "Sequence[Held]", limits: Limits) -> "Iterator[Held]":
     for session in _analyzed(held):
         if not session.has_forks and (limits.evict_last_copy or not session.is_last_copy):
             yield session
-
-
-def find_stays(held: "Sequence[Held]", planned: Plan) -> dict[str, Share]:
-    """What would stay, by reason, the largest share first."""
-    gone = {eviction.held.session_uid for eviction in planned.evictions}
-    shares: dict[str, Share] = {}
-    for session in held:
-        if session.session_uid not in gone:
-            sessions, size = shares.get(why := _why_kept(session), Share(0, 0))
-            shares[why] = Share(sessions + 1, size + session.bytes)
-    return dict(sorted(shares.items(), key=lambda share: -share[1].bytes))
-
-
-def _why_kept(session: "Held") -> str:
-    if session.analyzed_ms is None:
-        return "without a digest"
-    if session.has_forks:
-        return "forks depend on them"
-    return "last copies" if session.is_last_copy else "there is room"
 
 
 class _Planning:

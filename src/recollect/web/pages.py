@@ -111,7 +111,7 @@ def _warnings(overview: Overview) -> Iterator[dict[str, str]]:
 def lately(memory: Memory, params: Params) -> Records:
     """What this memory did for the agents in the last days."""
     begin = (datetime.now(UTC) - _LATELY).isoformat()
-    entries = [item for item in read_hook_log(_MOST_ENTRIES) if (item.at or "") >= begin and not item.is_silent]
+    entries = [item for item in read_hook_log(_MOST_ENTRIES) if (item.at or "") >= begin]
     fixes = [item for item in entries if item.error]
     return {
         "days": _LATELY.days,
