@@ -1,5 +1,6 @@
 """A damaged database costs nothing, though all sources are gone: packs and copy make it again."""
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterable
@@ -143,8 +144,19 @@ def _lasting(store: Path) -> dict[str, bytes]:
 
 def test_without_memory_and_its_copy_the_packs_and_sources_bring_all_back(store: Path, home: Home) -> None:
     before = held(store)
-    for name in ("memory.db", "memory.db-copy"):
+    for name in ("memory.db", "memory.db.zst"):
         _destroy(store / name, [1])
+
+    report = repair(store, [home.flag])
+
+    assert (report.lost, held(store)) == ([], before)
+    assert problems(store, home) == []
+
+
+def test_a_copy_that_is_cut_off_is_not_put_in_place(store: Path, home: Home) -> None:
+    before = held(store)
+    _destroy(store / "memory.db", [1])
+    os.truncate(store / "memory.db.zst", (store / "memory.db.zst").stat().st_size // 2)
 
     report = repair(store, [home.flag])
 

@@ -77,6 +77,16 @@ def test_a_session_is_forgotten_on_a_disk_that_is_full_or_nearly(
     assert left_in(store, ["xxxxoutspoken"]) == set()
 
 
+def test_the_plain_copy_of_an_older_store_is_forgotten_too(store: Path, home: Home) -> None:
+    (store / "memory.db-copy").write_bytes((store / "memory.db").read_bytes() + b"xxxxoutspoken")
+
+    with open_memory(store, [home.flag]) as memory:
+        memory.forget(memory.plan_forgetting("session-1"))
+
+    assert left_in(store, ["xxxxoutspoken"]) == set()
+    assert (store / "memory.db.zst").exists()
+
+
 def test_doctor_tells_of_a_full_disk(store: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [found for found in doctor(store, [home.flag]) if "Disk full" in found.message] == []
     _fill(monkeypatch)

@@ -1,14 +1,14 @@
 """Databases copied as a whole: as of one moment while others write, or written anew without what was deleted.
 
-One copy of memory.db is always kept beside it, for the day its own file is damaged. What was stored since is made again
-from cache.db and the ledger, so the copy may be an hour old. It is made anew at once when something was deleted for
+One compressed copy of memory.db is kept beside it, for the day its own file is damaged. What was stored since is made
+again from cache.db and the ledger, so the copy may be a day old. It is made anew at once when something was deleted for
 good, which must not live on in it.
 """
 
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +17,16 @@ import apsw
 from recollect.errors import Busy, RecollectError, StoreUnwritable
 from recollect.store.sqlite import checksums
 from recollect.store.sqlite.database import Database, require_utf8, translated
-from recollect.store.sqlite.files import sync, work_name
+from recollect.store.sqlite.files import sync, work_name, write_all, written_beside
 from recollect.store.sqlite.locks import write_lock
 
 if TYPE_CHECKING:
     from recollect.store import Store
 
-COPY_SUFFIX = "-copy"
+COPY_SUFFIX = ".zst"
+_PLAIN_SUFFIX = "-copy"  # of a copy that was not compressed
 _PAGES_AT_ONCE = 2000
-_OLDEST_SECONDS = 3600
+_OLDEST_SECONDS = 24 * 3600
 _ROOM = 2.2  # times the size of a database, for writing it anew: for the copy and for the write-ahead log
 
 
@@ -65,18 +66,30 @@ def keep_copy(database: Database, *, is_due: bool = False) -> None:
     path = _copy_path(database.path)
     if not is_due and path.exists() and 0 <= time.time() - path.stat().st_mtime < _OLDEST_SECONDS:
         return
-    beside = path.with_name(work_name(path.name))
-    try:
-        beside.unlink(missing_ok=True)
-        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        copy_database(database, beside, lambda done, total: None)
-        sync(beside)
-        beside.replace(path)
-        sync(path.parent)
-    except (OSError, RecollectError):
-        beside.unlink(missing_ok=True)
-        if is_due:
-            path.unlink(missing_ok=True)  # rather none than one with what had to go
+    import zstandard  # slow to load, and most sweeps make no copy
+
+    database.path.with_name(database.path.name + _PLAIN_SUFFIX).unlink(missing_ok=True)
+    if is_due:
+        path.unlink(missing_ok=True)  # rather none than one with what had to go
+    plain = path.with_name(work_name(database.path.name))
+    with suppress(OSError, RecollectError):
+        try:
+            _make_empty(plain)
+            copy_database(database, plain, lambda done, total: None)
+            compressor = zstandard.ZstdCompressor(write_checksum=True)
+            with plain.open("rb") as source, written_beside(path) as fd:
+                for chunk in compressor.read_to_iter(source, size=plain.stat().st_size):
+                    write_all(fd, chunk)
+                os.fsync(fd)
+            sync(path.parent)
+        finally:
+            plain.unlink(missing_ok=True)
+
+
+def _make_empty(path: Path) -> None:
+    """Make the file before SQLite does, so that it is the user's alone."""
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _copy_path(database: Path) -> Path:
@@ -85,17 +98,24 @@ def _copy_path(database: Path) -> Path:
 
 def restore_copy(database: Path) -> bool:
     """Put the copy in the place of a database that is not there; False if there is no sound one."""
+    import zstandard
+
     copy = _copy_path(database)
     if database.exists() or not copy.exists():
         return False
     try:
-        is_sound = all(page is None for page in checksums.iter_damaged_pages(copy))
-    except (OSError, apsw.Error):
-        is_sound = False
-    if is_sound:
-        copy.replace(database)
-        sync(database.parent)
-    return is_sound
+        with copy.open("rb") as source, written_beside(database) as fd:
+            size = zstandard.frame_content_size(source.read(18))
+            source.seek(0)
+            for chunk in zstandard.ZstdDecompressor().read_to_iter(source):
+                write_all(fd, chunk)
+            if os.fstat(fd).st_size != size:
+                raise zstandard.ZstdError("it is cut off")
+            os.fsync(fd)
+    except (OSError, zstandard.ZstdError):
+        return False
+    sync(database.parent)
+    return True
 
 
 def rewrite(database: Database) -> None:
@@ -110,8 +130,7 @@ def rewrite(database: Database) -> None:
     beside = path.with_name(f"{path.name}.new")
     with translated(path), write_lock(path.parent):
         _require_room(path)
-        beside.unlink(missing_ok=True)
-        os.close(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        _make_empty(beside)
         try:
             database.connection.execute("VACUUM INTO ?", (str(beside),))
             with (
