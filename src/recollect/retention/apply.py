@@ -169,7 +169,23 @@ class _Work:
         return is_over or (self._is_clock_sane and self._store.sizes.has_older(horizon_ms(self._limits, self.at_ms)))
 
     def run(self, advance: Advance) -> None:
-        """Plan and drop until the plan is empty: what the index frees is only known afterwards."""
+        """Plan and drop until the plan is empty: what the index frees is only known afterwards.
+
+        Tidying up may take a page or two, so that more has to go.
+        """
+        self._drop_planned(advance)
+        _leave_nothing(self._store, self.at_ms)
+        if self._plan(is_all_analyzed=True).evictions:
+            self._drop_planned(advance)
+            _leave_nothing(self._store, self.at_ms)
+        size, cap = self._store.sizes.raw_bytes(), self._limits.raw_hard_cap
+        self.report.raw_bytes = size
+        if size > cap:
+            self.report.warnings.append(
+                f"{size:,} bytes cannot be evicted, more than retention.raw_hard_cap ({cap:,}): raise it"
+            )
+
+    def _drop_planned(self, advance: Advance) -> None:
         is_all_analyzed = False
         while (planned := self._plan(is_all_analyzed)).evictions or planned.analyze_first:
             set_aside = len(self._remade)
@@ -177,13 +193,6 @@ class _Work:
             if planned.analyze_first or len(self._remade) > set_aside:
                 analysis.distil_pending(self._store, lambda done, total: None)
             is_all_analyzed = is_all_analyzed or planned.analyze_first
-        _leave_nothing(self._store, self.at_ms)
-        size, cap = self._store.sizes.raw_bytes(), self._limits.raw_hard_cap
-        self.report.raw_bytes = size
-        if size > cap:
-            self.report.warnings.append(
-                f"{size:,} bytes cannot be evicted, more than retention.raw_hard_cap ({cap:,}): raise it"
-            )
 
     def _plan(self, is_all_analyzed: bool) -> Plan:
         held = self._store.sizes.held(self._host, self.at_ms)
