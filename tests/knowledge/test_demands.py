@@ -55,6 +55,7 @@ we always get this error
 we never found out why it crashed
 please always-on the display in the mock
 必须重启服务器
+keep all the color changes we made
 总是报错
 ビルドがいつも失敗します
 From now on the hero never looks back.

@@ -79,7 +79,7 @@ _CHOICE = re.compile(
     r"|(?:we|i) (?:explicitly |really )?(?:don'?t|do not|never) want (?!to (?:discuss|talk|wait))"
     rf"|(?:we|you|there) should(?! {_STEP}).*\b(?:wherever|everywhere|any|every|only _?one_?)\b"
     r"|(?:don'?t|do not) [a-z]+ .{3,80}(?: - |, )(?:it|because|since|otherwise)\b"
-    r"|(?:keep|prefer) (?:our|each|every|all)\b"
+    r"|(?:keep|prefer) (?:our|each|every|all)\b(?!.*\b(?:we|you|i) (?:have |just )?(?:made|did|added|changed|wrote)\b)"
     r"|we .{3,60}\b(?:on purpose|by design|intentionally)\b)"
     r"|(?:我们|我們|我)(?:已经)?(?:决定|決定|选择|选了|约定)|决定(?:用|采用|使用|放弃|改)|改(?:用|回).{1,30}(?:因为|，)"
     r"|(?:不要|别|不)用.{1,40}(?:[，,].{0,20}(?:用|改用|换成|没法|因为|会)|因为)|ことに(?:し|決)|を使わず"
