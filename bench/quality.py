@@ -39,6 +39,7 @@ VERDICTS = ("right", "neutral", "wrong", "new")
 HALVES = ("tune", "report", "all")
 LIKE = 0.6  # of the words of a quote
 NOT_WORD = re.compile(r"\W+")
+SAID = re.compile(r"^\d{4}-\d\d-\d\d, \w+ \w+: ")  # when, and by whom, before a decision in a brief
 MARKER = re.compile(r"recollect-[0-9a-f]{16}")
 CORRECTION = "human_correction"
 FILE = re.compile(r"[\w/.-]+\.(?:go|sh)")
@@ -102,7 +103,7 @@ class Verdicts:
         self._keys = [(plain(item["quote"]), item) for item in self.items]
 
     def of(self, line: Told) -> dict[str, Any] | None:
-        text = plain(MARKER.sub("", line.text))
+        text = plain(SAID.sub("", MARKER.sub("", line.text)))
         for quote, item in self._keys:
             where = item["session"] if line.kind in ("fix", "reminder", "wish", "edit", "packet") else "*"
             is_here = where in ("*", line.session) and (line.kind != "warning" or item["repo"].endswith(line.repo))

@@ -22,6 +22,8 @@ Never lowercase — the Terraform provider treats casing as significant
 接口返回的金额统一用分，整数，不要用浮点数。
 今後はモックを使わず、テストでは本物のデータベースを使ってください。
 エラーメッセージは必ず日本語で出すことにします。
+今後はコミットメッセージを英語で書いてください
+必须先跑测试再提交
 Immer auf Deutsch antworten bitte
 Désormais, écris les messages de commit en français
 """
@@ -50,6 +52,10 @@ use the second one instead of the first
 should we always use tabs?
 it always fails on CI
 we always get this error
+we never found out why it crashed
+please always-on the display in the mock
+必须重启服务器
+keep all the color changes we made
 总是报错
 ビルドがいつも失敗します
 From now on the hero never looks back.

@@ -96,6 +96,36 @@ def test_a_choice_takes_the_place_of_what_it_turns_down(tmp_path: Path) -> None:
     assert fact.session_uid == "scripted:two" and fact.until_then == "Use npm instead of yarn in this repo"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "From now on retry_call makes at most 5 attempts",
+            "From now on retry_call makes at most 4 attempts instead",
+        ),
+        (
+            "We decided to go with Postgres because of JSONB",
+            "We decided to go with SQLite instead of Postgres because it is local",
+        ),
+    ],
+)
+def test_the_same_wish_with_another_value_takes_the_place_of_the_earlier_one(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    scripts = (Script("one", 1).user(before).agent("Fine."), Script("two", 5).user(after).agent("Fine."))
+
+    (fact,) = remembered(tmp_path, *scripts).knowledge.decisions()
+
+    assert (fact.text, fact.until_then) == (after, before)
+
+
+def test_wishes_with_numbers_of_different_things_both_hold(tmp_path: Path) -> None:
+    one = Script("one", 1).user("From now on retry_call makes at most 5 attempts").agent("Fine.")
+    two = Script("two", 5).user("From now on import_all reads at most 4 files").agent("Fine.")
+
+    assert len(remembered(tmp_path, one, two).knowledge.decisions()) == 2
+
+
 def test_what_is_too_unsure_to_be_listed_waits_for_a_yes_or_no(tmp_path: Path) -> None:
     memory = remembered(tmp_path, *(Script(f"s{day}", day).user(f"Always use port {day} for now") for day in range(5)))
 

@@ -144,6 +144,10 @@ def test_the_last_line_that_names_an_error_counts() -> None:
     ("line", "name"),
     [
         ("bash: gh: 未找到命令", "gh"),
+        ("bash: gh：未找到命令", "gh"),
+        ("'gh' 不是内部或外部命令，也不是可运行的程序", "gh"),
+        ('"gh" no se reconoce como un comando interno o externo,', "gh"),
+        ("'gh' は、内部コマンドまたは外部コマンド、操作可能なプログラムとして認識されていません。", "gh"),
         ("/bin/bash: 行 1: gh: 未找到命令", "gh"),
         ("sudo: 需要密码", "sudo"),
         ("bash: Zeile 1: gh: Kommando nicht gefunden.", "gh"),

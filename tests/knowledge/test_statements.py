@@ -33,6 +33,7 @@ def after_an_edit(said: str) -> Script:
         ("The worker is compatible with Python 3.9.", []),
         ("It does not work with Redis.", []),
         ("This requires a restart.", []),
+        ("Found the issue - JWT expiry is set to 0.", []),
         ("The deployment requires a restart because the pool is cached.", [("deployment", "requires", "restart")]),
     ],
 )

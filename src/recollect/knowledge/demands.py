@@ -41,14 +41,14 @@ _STANDING = re.compile(
     rf"|{_DO}\b.*\b(?:{_FROM_NOW_ON}|everywhere|in (?:this|the) {_PLACE})\b"
     r"|(?:you|we|make sure (?:to|that (?:you|we)|you|we)|i(?:'d| would)? (?:want|like|need|expect|prefer) (?:you|us|it)"
     r" to|please|agents?|all \w+|every \w+|each \w+|\w+s)"
-    r" (?:\w+ ){0,2}?(?:should|must|shall|need to|have to)? ?(?:always|never|only ever)\b"
+    r" (?:\w+ ){0,2}?(?:should|must|shall|need to|have to)? ?(?:always|never|only ever)\b(?!-)"
     r"(?! (?:get|got|gets|see|saw|sees|had|has|have|fail\w*|forg[eo]t\w*|did|does|seem\w*|end|run into|hit|miss\w*"
-    r"|been|was|were|is|are|\w+ed)\b)"
+    r"|found|knew|came|went|ran|made|managed|been|was|were|is|are|\w+ed)\b)"
     r"|(?:you|we) must (?:not|never|always|only)\b)"
     r"|\bthe (?:rule|policy|convention)(?: here| now)? (?:is|going forward|from now on|stays)\b"
     r"|(?:^|[，,。；;：:\s])(?:请)?(?:以后|今后|今後は|以後|从现在(?:起|开始)|從現在起).{0,12}?"
     r"(?:都|请|不要|不再|要|用|再|一律|别|只|必须|ください|する|使)"
-    r"|一律|不要再|再也不(?:要|用)|始终(?:用|使用|保持)|永远(?:不要|别|用)|必ず|常に|これからは|絶対に"
+    r"|一律|不要再|再也不(?:要|用)|始终(?:用|使用|保持)|永远(?:不要|别|用)|必ず|常に|今後は.{1,40}ください|必须先.{1,20}再|これからは|絶対に"
     r"|(?:都|统一|必须|必須)(?:要|用|使用|采用|改用)|请(?:统一)?(?:用|使用).{1,12}(?:写|回答|回复|提交|命名)"
     r"|항상|앞으로|반드시|절대|\b(?:niemals|ab (?:jetzt|sofort)|künftig|in zukunft|grundsätzlich|désormais|dorénavant"
     r"|à l'avenir|a partir de ahora|de ahora en adelante|d'ora in poi|отныне|впредь)\b"
@@ -79,7 +79,7 @@ _CHOICE = re.compile(
     r"|(?:we|i) (?:explicitly |really )?(?:don'?t|do not|never) want (?!to (?:discuss|talk|wait))"
     rf"|(?:we|you|there) should(?! {_STEP}).*\b(?:wherever|everywhere|any|every|only _?one_?)\b"
     r"|(?:don'?t|do not) [a-z]+ .{3,80}(?: - |, )(?:it|because|since|otherwise)\b"
-    r"|(?:keep|prefer) (?:our|each|every|all)\b"
+    r"|(?:keep|prefer) (?:our|each|every|all)\b(?!.*\b(?:we|you|i) (?:have |just )?(?:made|did|added|changed|wrote)\b)"
     r"|we .{3,60}\b(?:on purpose|by design|intentionally)\b)"
     r"|(?:我们|我們|我)(?:已经)?(?:决定|決定|选择|选了|约定)|决定(?:用|采用|使用|放弃|改)|改(?:用|回).{1,30}(?:因为|，)"
     r"|(?:不要|别|不)用.{1,40}(?:[，,].{0,20}(?:用|改用|换成|没法|因为|会)|因为)|ことに(?:し|決)|を使わず"
@@ -98,6 +98,9 @@ _INSTEAD = re.compile(
     r"\b(?:use|prefer|want|go(?:ing)? with|chose|choose|take|decided (?:on|for)|have|keep|stick (?:to|with))\s+"
     rf"(?P<choice>[\w`'\"./@ +-]{{2,50}}?),?\s+{_NOT}\s+(?P<other>[\w`'\"./@+-]{{2,40}})",
     re.IGNORECASE,
+)
+_TAKEN = re.compile(
+    r"\b(?:go|going|went|stick|stay) with (?P<choice>[\w`'\"./@+-]{2,40})(?=,? (?:because|since)\b|[.;]?$)"
 )
 _REASON = re.compile(
     r"\b(?:(?:because(?: of)?|since|so that|due to|as otherwise)\b\s*(?P<why>.{4,200})|(?P<else>otherwise\b.{6,200}))"
@@ -227,7 +230,8 @@ def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> F
     assert turn.request is not None
     sentence = said[place]
     other = _INSTEAD.search(sentence)
-    choice: str | None = other["choice"].strip("`'\" ") if other else None
+    taken_alone = other or _TAKEN.search(sentence)
+    choice: str | None = taken_alone["choice"].strip("`'\". ") if taken_alone else None
     alternatives = [other["other"]] if other else []
     reason: str | None = None
     text = sentence

@@ -50,15 +50,15 @@ _SAYS_ERROR = _pattern(
     r"|mismatch|want|got|should|overflow|unbound|incorrect|not permitted|is required|already (?:exists|in use))\b"
     # As shells, the C library, coreutils, sudo and git say it in Chinese, Japanese, German, French and Spanish.
     r"|未找到|找不到|没有那个|沒有此|权限|不允许|拒绝|拒絕|无法|無法|错误|錯誤|未绑定"
-    r"|需要密码|不是目录|是一个目录|已存在|目录非空|没有空间"
+    r"|需要密码|不是目录|是一个目录|已存在|目录非空|没有空间|不是内部或外部命令"
     r"|見つかりません|はありません|がありません|できません|エラー|許可されていない|拒否され|未割り当て|が必要です"
-    r"|存在します|ではありません"
+    r"|存在します|ではありません|認識されていません"
     r"|nicht (?:gefunden|möglich|gesetzt|erlaubt|leer)|keine berechtigung"
     r"|fehler\b|kein(?:e[nr]?)? (?:verzeichnis|speicherplatz)"
     r"|passwort ist notwendig|existiert bereits|abgelehnt"
     r"|introuvable|impossible d|aucun|non (?:accordée|permise)|erreur\b|sans liaison|refusée|n'est pas|mot de passe"
     r"|no (?:se )?enc(?:ontrad|ontró)|no existe|denegado|no se puede|error sint|sin asignar|no permitida"
-    r"|no queda|rehusada|requiere una contraseña"
+    r"|no queda|rehusada|requiere una contraseña|no se reconoce"
 )  # of a line in small letters, which takes a fifth of the time of ignoring case
 _BEGINS_AS_ERROR = _pattern(r"(?:error|fatal|panic)\b", re.IGNORECASE)
 _TEST_FAILED = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
@@ -72,7 +72,7 @@ _SAYS_NOTHING = _pattern(
     r"|found \d+ errors?.*|\d+ (?:issues?|problems?|errors?|failed)\b.*|=+ .* =+|-+"
     r"|fail(?:ed)?\s+\S+(?:\s+(?:[\d.]+m?s|\[\w+ failed\]))?|error trace:.*|error:\s+(?:not equal|should be \w+):?"
     r"|(?:have|want|got|expected|actual)\s*[:(=].*|\"?not found\"?,?|.{0,12}\bnot found(?: \(http \d+\)|\"),?"
-    r"|too many errors.*|\S+"
+    r"|too many errors.*|[^\s：]+"
     r"|could not import .*\(-: #.*|[\w ./-]{0,40}: exit status \d+"
     r"|tests?: .*\d+.*|test result: .*|error: (?:process|script|recipe) .*(?:exit|fail).*|ok\s+\S+.*"
     r"|.*\bfor more (?:information|details|help)\b.*"

@@ -120,6 +120,8 @@ def _value(
     if not _is_name(name):
         return
     name, value = _plain(name), _plain(value)
+    if is_problem and words.insight(quote[0][1]):
+        return  # what was wrong
     if turn.request is not None and is_problem:
         problem = ("problem", words.gist(turn.request.summary))
         text = f"“{problem[1]}” took {name} = {value}"

@@ -21,6 +21,7 @@ _RECORDED_SURE = 0.7
 _LEAST_OPTIONS = 2
 _WRITTEN = ("commit", "rule_file", "claim", "candidate")  # rules that find no words of a talk
 _LEAST_SHARED, _LEAST_ENDED = 3, 1  # words of an amendment and of the session, and of each decision, that it is about
+_INSTEAD = frozenset({"instead", "now"})
 _YES_OR_NO = re.compile(r"(?:yes|no|ok(?:ay)?|skip|continue|proceed|cancel|all|none|both)\b")
 
 
@@ -136,6 +137,9 @@ def _matters(fact: Fact) -> list[Hashable]:
         return [(RECORDED, repo, fact.subject.casefold())]
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
         return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
+    if fact.predicate == PREFERS and any(map(str.isdecimal, fact.text)):  # the same wish with another number
+        words = frozenset(word for word in _stems(fact) if not word[0].isdecimal()) - _INSTEAD
+        return [(PREFERS, repo, words)] if len(words) >= _LEAST_SHARED else []
     return []
 
 

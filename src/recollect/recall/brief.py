@@ -28,7 +28,7 @@ _UNANSWERED_CHARS = 160
 # By the note of an open request; "interrupted work" says it of the last one already.
 _LEFT_AS = {None: "unanswered", "failed": "failed", "not finished": "unfinished", "interrupted": ""}
 _SAME_CHARS = 30  # letters that two requests begin with if they ask the same
-_MOST_DECISIONS, _DECISION_CHARS = 4, 180
+_MOST_DECISIONS, _DECISION_CHARS = 4, 260
 _MOST_WARNINGS = 3
 _LEAST_FAILURES, _LEAST_RATE = 4, 0.7  # of a command that is worth a warning
 _WARNING_MS = 30 * 86_400_000
