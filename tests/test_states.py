@@ -39,7 +39,13 @@ ARGUMENTS = {
     "error": "AssertionError: {word} is broken",
     **dict.fromkeys(("entity", "path"), "test_{plain}.py"),
 }
-MORE = {"group mounts": ["inside"], "backup": ["{out}"], "export": ["{out}", "{id}"], "completion": ["bash"]}
+MORE = {
+    "why": ["{word}"],
+    "group mounts": ["inside"],
+    "backup": ["{out}"],
+    "export": ["{out}", "{id}"],
+    "completion": ["bash"],
+}
 # These change something, or serve until they are stopped; other tests try them.
 NOT_READING = {
     *("demo", "mcp", "web", "install", "uninstall", "watch", "schedule", "run", "ipc serve", "hooks sweep"),

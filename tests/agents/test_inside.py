@@ -151,7 +151,7 @@ class Inside:
         path = self.home / ".claude" / "settings.json"
         host = find_plugin_host("claude")
         assert host is not None
-        hooks = hooks_of_agent("claude", host.events, None, str(self.store))  # as commands: one agent takes no others
+        hooks = hooks_of_agent("claude", host, None, str(self.store))  # as commands: one agent takes no others
         path.write_text(json.dumps(json.loads(path.read_text()) | hooks))
 
 

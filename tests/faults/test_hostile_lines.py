@@ -363,7 +363,9 @@ def test_a_record_told_twice_is_one_event(tmp_path: Path, log: AgentLog, between
 
     held = sweep_file(tmp_path, log, _between(log, record + other + record.rstrip(b"\n")))
 
-    assert held.texts == ["before", "twice", *([between] if between else []), "after"]
+    # Where it stands is where the file told it last, or first if its time says so: however the file is cut into pieces.
+    assert held.texts.count("twice") == 1
+    assert [text for text in held.texts if text != "twice"] == ["before", *([between] if between else []), "after"]
 
 
 @pytest.mark.parametrize("is_in_two_sweeps", [False, True])

@@ -139,6 +139,9 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Memory.events": lambda memory, other: memory.events(other.session),
     "Memory.payloads": lambda memory, other: list(memory.payloads(other.session, memory.events(other.session))),
     "Memory.transcript": lambda memory, other: list(memory.transcript(other.session)),
+    "Memory.event_kinds": lambda memory, other: memory.event_kinds(other.session),
+    "Memory.event_place": lambda memory, other: memory.event_place(other.session, "end"),
+    "Memory.token_curve": lambda memory, other: memory.token_curve(other.session, 10),
     "Memory.window": lambda memory, other: memory.window(other.session, "1", 5),
     "Memory.digest": lambda memory, other: memory.digest(other.session),
     "Memory.packet": lambda memory, other: memory.packet(other.session),
@@ -202,6 +205,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Annotations.rename": lambda memory, other: memory.annotations.rename(other.session, "mine"),
     "Memory.commits": lambda memory, other: memory.commits(),
     "Knowledge.fixes": lambda memory, other: memory.knowledge.fixes(f"AssertionError: {other.word} is broken"),
+    "Knowledge.candidates": lambda memory, other: memory.knowledge.candidates(),
     "Knowledge.decisions": lambda memory, other: [
         memory.knowledge.decisions(),
         memory.knowledge.decisions(history=True),

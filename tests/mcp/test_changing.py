@@ -133,7 +133,14 @@ def test_a_session_behind_the_wall_cannot_be_named_for_forgetting(place: Path) -
 
 
 @pytest.mark.parametrize("can_write", [False, True])
-def test_the_installed_server_offers_them_only_if_the_user_said_so(tmp_path: Path, can_write: bool) -> None:
+def test_the_installed_server_offers_them_only_if_the_user_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_write: bool
+) -> None:
+    program = tmp_path / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     installer = Installer(tmp_path, {"claude": [tmp_path]}, "1", with_plugin=False, can_write=can_write)
 
     (added,) = [step.target for step in installer.plan(["claude"]).steps if step.action == "run"]
