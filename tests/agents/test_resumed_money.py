@@ -58,7 +58,7 @@ def test_a_run_that_is_killed_between_two_others_is_paid_for(desk: Desk, tmp_pat
     words = [word.format(prompt=SLOW, id=native_id) for word in real.resume]
     command = [str(SCRIPTS / "run-claude.sh"), str(desk.project), *words]
     with subprocess.Popen(command, env=desk.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as run:
-        wait_for(lambda: "tool_use" in _log(desk, native_id).read_text(), "the call in the log")
+        wait_for(lambda: '"type":"tool_use"' in _log(desk, native_id).read_text(), "the call in the log")
         slow = wait_for(lambda: _slow_command(desk.project), "the slow command")
         os.kill(_only_child(run.pid), signal.SIGKILL)
     _end(slow)

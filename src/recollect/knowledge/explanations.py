@@ -5,7 +5,8 @@ import re
 from recollect import schema
 from recollect.distill import one_line, sentences, shortened
 from recollect.knowledge.facts import Material
-from recollect.knowledge.mentions import has_word, symbols_of
+from recollect.knowledge.mentions import symbols_of
+from recollect.knowledge.topics import has_word
 from recollect.store import Step
 
 EXPLANATION_CHARS = 240

@@ -10,6 +10,7 @@ from recollect.distill import shortened
 from recollect.knowledge.blocks import Block
 from recollect.knowledge.runs import Change
 from recollect.knowledge.signature import place_of
+from recollect.knowledge.topics import has_word
 from recollect.text import ELLIPSIS
 
 # Names of code, as messages write them: in quotes, after a dot or the word for what it is, or with an underscore or a
@@ -238,10 +239,6 @@ def wording(changes: Sequence[Change]) -> str:
 def listed(items: Iterable[str]) -> str:
     names = list(items)[:3]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def has_word(text: str, word: str) -> bool:
-    return word in text and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
 def symbols_of(text: str) -> frozenset[str]:

@@ -62,3 +62,7 @@ def stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= _STEM_CHARS:
             return word.removesuffix(ending)
     return word
+
+
+def has_word(text: str, word: str) -> bool:
+    return word in text and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
