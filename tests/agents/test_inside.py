@@ -23,7 +23,8 @@ from recollect.mcp.tools import TOOLS, WRITE_TOOLS
 from tests.agents.conftest import PATIENCE_S, SCRIPTS, mock_model, wait_for
 
 AGENTS = ("claude", "codex", "grok")
-FIX, LOOK, GREET = "Please fix the failing test", "Please look into the memory", "Please say hello"
+FIX = "Please fix the failing test of the little calculator, run everything once more, and say what the cause was"
+LOOK, GREET = "Please look into the memory", "Please say hello"
 BRIEF, MET_BEFORE = "The last session here was", "this error has occurred before"
 FENCE = re.compile(r"recollect-[0-9a-f]{16}: history")
 PROGRAMS = {
