@@ -169,7 +169,7 @@ def test_a_refused_plan_is_named(tmp_path: Path) -> None:
         schema.HUMAN_INTERVENTION, "refused: we don't need Redis here", said, role="user", status="denied", **call
     )
 
-    (fact,) = remembered(tmp_path, script.agent("ok")).knowledge.decisions()
+    (fact,) = remembered(tmp_path, script.agent("ok")).knowledge.decisions(everything=True)
 
     assert fact.text == "we don't need Redis here (instead of: the plan “Keep carts in Redis”)"
 
