@@ -32,3 +32,9 @@ def test_why_finds_a_decision_by_a_part_of_it_or_of_its_reason(tmp_path: Path, t
     answers = remembered(tmp_path, script).knowledge.why(topic)
 
     assert "PostgreSQL" in answers[0].text
+
+
+def test_why_not_asks_for_what_was_turned_down(tmp_path: Path) -> None:
+    script = Script("s").user("我们决定用 SQLite 而不是 Postgres，因为部署简单").agent("好的。")
+
+    assert "SQLite" in remembered(tmp_path, script).knowledge.why("为什么不用Postgres")[0].text

@@ -107,3 +107,10 @@ def test_the_reason_and_the_choice_are_the_next_sentences(tmp_path: Path) -> Non
 
     assert (fact.text, fact.choice, fact.alternatives) == (said, "DynamoDB", ("Redis",))
     assert fact.reason == "We run serverless, connections do not survive."
+
+
+def test_a_choice_answers_although_it_does_not_name_what_was_turned_down(tmp_path: Path) -> None:
+    said = "We decided to go with Postgres because of JSONB."
+    script = Script("said").user("Fix the header").agent("Done.").user(said).agent("Understood.")
+
+    assert remembered(tmp_path, script).knowledge.why("Why Postgres and not MySQL?")[0].reason == "JSONB"

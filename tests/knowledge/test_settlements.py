@@ -104,6 +104,11 @@ def test_a_choice_takes_the_place_of_what_it_turns_down(tmp_path: Path) -> None:
             "From now on retry_call makes at most 4 attempts instead",
         ),
         (
+            "settled: retry_call makes 5 attempts, with a cap of 60 seconds",
+            "Two updates to what we settled for retry_call: at most 4 attempts, superseding the old cap of 60 seconds:"
+            " from now on 30 seconds instead",
+        ),
+        (
             "We decided to go with Postgres because of JSONB",
             "We decided to go with SQLite instead of Postgres because it is local",
         ),
@@ -117,6 +122,15 @@ def test_the_same_wish_with_another_value_takes_the_place_of_the_earlier_one(
     (fact,) = remembered(tmp_path, *scripts).knowledge.decisions()
 
     assert (fact.text, fact.until_then) == (after, before)
+
+
+def test_a_wish_that_corrects_a_proposal_is_found_once(tmp_path: Path) -> None:
+    said = "No, avoid Redis here. We run serverless, connections do not survive. Use DynamoDB instead."
+    script = Script("shop").user("Set up the session store").agent("I would use Redis for the sessions.").user(said)
+
+    (fact,) = remembered(tmp_path, script.agent("Understood.")).knowledge.decisions(everything=True)
+
+    assert (fact.choice, fact.reason) == ("DynamoDB", "We run serverless, connections do not survive.")
 
 
 def test_wishes_with_numbers_of_different_things_both_hold(tmp_path: Path) -> None:

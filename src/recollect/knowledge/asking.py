@@ -1,5 +1,6 @@
 """Questions about what is known: decisions, what a topic is about, everything on an entity, and how sound it all is."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
@@ -37,6 +38,7 @@ _END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
 _RELEVANT, _LEAST_RELEVANT = 0.75, 0.5  # of the words of a topic: all of three, three of four; and two of four
 _LEAST_WORDS = 2
+_TURNED_DOWN = re.compile(r"\b(?:and not|instead of|rather than|over) [\w.+-]+\W*$", re.IGNORECASE)
 _WORST = 10
 _GIT_SECONDS, _INDEX_SECONDS = 0.7, 0.7
 _SEVERAL = 3  # one may be of the failure itself, behind a pipe
@@ -98,6 +100,9 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
         )
     least = min(_RELEVANT, max(_LEAST_RELEVANT, _LEAST_WORDS / len(words)))
     best = [(score, fact) for score, fact in scored.values() if score >= least]
+    chosen = _TURNED_DOWN.sub("", topic).strip()
+    if not best and chosen != topic:  # a decision need not name what was turned down
+        return find_reasons(store, chosen, sessions, repos)
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
     matching = sum(score >= _RELEVANT for score, _ in best)
     return [fact for _, fact in best[: matching or 1]]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from recollect.distill import CALLS, one_line, sentences, shortened
-from recollect.knowledge.demands import is_clear, reason_in
+from recollect.knowledge.demands import demanded, is_clear, is_typed, reason_in
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import TEXT_CHARS, Finding, Material
 from recollect.knowledge.predicates import DECIDED
@@ -18,6 +18,7 @@ from recollect.store import AMENDMENT, Step
 
 RECAP, CORRECTION = "recap", "correction"
 _MOST_CORRECTION = 700  # characters of a message that corrects a proposal
+_MOST_AMENDMENT = 320
 _LEAST_WORDS = 8
 _AGREES_CHARS = 160
 
@@ -45,6 +46,7 @@ _NORMS = re.compile(
     r"|drop|instead|before|after|first|counts? as|is not|isn't|are not|aren't|don't|doesn't|not)\b",
     re.IGNORECASE,
 )
+_SETS = re.compile(r"\b(?:from now on|instead|at most|at least|exactly)\b", re.IGNORECASE)
 _RULES = re.compile(
     r"\b(?:should(?: be)?|must|exactly|only|unless|never|always|at most|at least|capped|now (?:handles|caps))\b", re.I
 )
@@ -80,8 +82,10 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
     if recap is not None:
         yield recap
         return
-    for before, turn in pairwise(asked):
-        yield from _correction(material, before, turn, amends=amends)
+    corrections = [
+        one for before, turn in pairwise(asked) for one in _correction(material, before, turn, amends=amends)
+    ]
+    yield from corrections or _amendments(material, asked)
 
 
 def _has_worked(turn: Turn) -> bool:
@@ -104,6 +108,17 @@ def _rule_in(said: str) -> str:
     return shortened(re.sub(rf"^{_BEFORE}", "", best, flags=re.I), TEXT_CHARS) if _RULES.search(best) else ""
 
 
+def _amendments(material: Material, asked: Sequence[Turn]) -> Iterator[Finding]:
+    """What a user says takes the place of something settled earlier."""
+    for turn in asked:
+        message = one_line(material.text(turn.request)) if turn.request is not None else ""
+        match = _AMENDS.search(message)
+        if turn.request is None or match is None or match[0].lower().startswith("amend"):  # amending is of commits, too
+            continue
+        if is_typed(message) and len(message) <= _MOST_AMENDMENT and _SETS.search(message) and message[-1] != "?":
+            yield _settled(CORRECTION, message, 0.75, [(turn.request, message)], by="user", amends=True)
+
+
 def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -> Iterator[Finding]:
     """A user's "No — …" to what the agent proposed."""
     assert before.request is not None and turn.request is not None
@@ -118,6 +133,8 @@ def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -
         return
     if len(text.split()) < _LEAST_WORDS or not _NORMS.search(text):
         return
+    if not amends and any(map(demanded, sentences(message))):
+        return  # it is found as a wish
     proposal, _ = proposal_in(material.text(answer))
     evidence = [(turn.request, message), (answer, proposal or answer.summary)]
     yield _settled(CORRECTION, text, 0.65, evidence, by="user", amends=amends, reason=reason_in(message))
