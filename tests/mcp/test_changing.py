@@ -1,5 +1,6 @@
 """Tools that change something: where they are offered, and what they reach."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,7 +134,11 @@ def test_a_session_behind_the_wall_cannot_be_named_for_forgetting(place: Path) -
 
 
 @pytest.mark.parametrize("can_write", [False, True])
-def test_the_installed_server_offers_them_only_if_the_user_said_so(tmp_path: Path, can_write: bool) -> None:
+def test_the_installed_server_offers_them_only_if_the_user_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_write: bool
+) -> None:
+    (tmp_path / "claude").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     installer = Installer(tmp_path, {"claude": [tmp_path]}, "1", with_plugin=False, can_write=can_write)
 
     (added,) = [step.target for step in installer.plan(["claude"]).steps if step.action == "run"]
