@@ -100,6 +100,7 @@ def test_a_request_that_fits_is_not_cut(tmp_path: Path, home: Home) -> None:
         ("hi", "fix the login"),
         ("Hello there!", "1", "fix the login"),
         ("yes and yes", "fix the login"),
+        ("fix it", "fix the login"),
         ("/systematic-debugging", "fix the login"),
         ("do you have access to linear?", "fix the login"),
         ("好的", "fix the login"),

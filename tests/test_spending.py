@@ -47,6 +47,15 @@ def test_this_month_is_compared_with_the_last_up_to_the_same_day(memory: Memory)
     assert (spending.last_month_by_now_usd, spending.last_month_usd) == (36.0, 52.0)
 
 
+def test_a_model_without_a_known_price_marks_its_month_as_incomplete(tmp_path: Path, home: Home) -> None:
+    ts_ms = round((NOW - timedelta(days=1)).timestamp() * 1000)
+    unpriced = usage("s", "u", ts_ms=ts_ms, model="claude-zeta-9", output_tokens=9_000)
+    home.write("f", event("s", 1, ts_ms=ts_ms), unpriced)
+    with sweep(tmp_path / "store", home) as memory:
+        assert make_spending(memory._store, NOW).usd_is_incomplete
+        assert not make_spending(memory._store, NOW + timedelta(days=70)).usd_is_incomplete
+
+
 def test_the_forecast_goes_on_like_the_last_thirty_days(memory: Memory) -> None:
     spending = make_spending(memory._store, NOW)
 

@@ -61,10 +61,14 @@ def test_a_pattern_for_what_is_not_there_is_excluded(pattern: str) -> None:
     assert invoke("exclude", pattern).exit_code == 0
 
 
-def test_a_line_beyond_the_end_of_a_file_is_not_explained(tmp_path: Path) -> None:
-    (tmp_path / "short.py").write_text("one\ntwo\n")
+@pytest.mark.parametrize("name", ["short.py", "Makefile"])
+def test_a_line_beyond_the_end_of_a_file_is_not_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).write_text("one\ntwo\n")
+    monkeypatch.chdir(tmp_path)
 
-    result = invoke("why", f"{tmp_path}/short.py:9999")
+    result = invoke("why", f"{name}:9999")
 
     assert (result.exit_code, result.stdout) == (4, "")
     assert "No line 9999 in a file of 2 lines" in result.stderr

@@ -32,9 +32,13 @@ def _serves(words: list[str]) -> bool:
     """Serve an agent, which waits for it, without the command line's parser; what else was typed is left to that."""
     if words not in ([], ["--write-tools"]):
         return False
+    from recollect.errors import NotInGroup
     from recollect.mcp import serve
 
-    serve(can_write=bool(words))
+    try:
+        serve(can_write=bool(words))
+    except NotInGroup:  # said in the words of a command
+        return False
     return True
 
 

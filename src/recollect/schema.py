@@ -4,6 +4,7 @@ A session is one conversation (a sub-agent's is a session of its own); an event 
 happened in it. Records are frozen: adapters make them, the store keeps them, interfaces show them.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -110,7 +111,10 @@ class Session:
     @property
     def path(self) -> str | None:
         """One of its files, one that is still there if any is."""
-        return min(((bool(file.source_gone_at), file.path) for file in self.sources), default=(False, None))[1]
+        if len(self.sources) < 2:
+            return self.sources[0].path if self.sources else None
+        files = ((bool(file.source_gone_at), not os.path.lexists(file.path), file.path) for file in self.sources)
+        return min(files)[-1]
 
     @property
     def argument(self) -> str:

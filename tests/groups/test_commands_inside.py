@@ -1,6 +1,8 @@
 """Every command as a group's process runs it: on its own session, on a foreign one, and in a group without any."""
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,6 @@ def test_a_process_with_an_ipc_folder_and_no_group_is_refused(tmp_path: Path, mo
 
         assert done.exit_code != 0
         assert "group" in done.output
+    server = subprocess.run([sys.executable, "-m", "recollect", "mcp"], input="", capture_output=True, text=True)
+    assert server.returncode == 1
+    assert server.stderr.startswith("Error: RECOLLECT_IPC names a group's folder, but no group")

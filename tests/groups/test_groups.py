@@ -165,4 +165,8 @@ def test_a_session_read_under_another_path_of_its_home_moves_to_the_group(tmp_pa
         memory.groups.add("fam", tmp_path / "work", home=home)
         memory.sweep()
 
-        assert [session.group for session in memory.sessions()] == ["fam"]
+        (moved,) = memory.sessions()
+        assert moved.group == "fam"
+        assert not memory.handover.is_gone(moved)
+        command = memory.session(moved.session_uid).resume_command or ""
+        assert str(before if before.exists() else home) in command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -357,7 +358,7 @@ class Groups:
             return Forked(session.session_uid, None, shell_line(words))
         self._store.refuse_in_group()
         event = next(item.event for item in self._memory.window(session, at, 0) if item.is_asked_for)
-        source = next((Path(item.path) for item in session.sources if not item.source_gone_at), None)
+        source = next((Path(item.path) for item in session.sources if os.path.lexists(item.path)), None)
         if source is None:
             raise NotFound(f"The agent has deleted the log of {session.session_uid}", "leave out `--at`")
         try:

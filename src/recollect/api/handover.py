@@ -123,7 +123,9 @@ class Handover:
         return [path for path, _ in files]
 
     def _sources(self, session: Session) -> list[Path]:
-        return [Path(source.path) for source in session.sources if source.host == self._settings.host]
+        """Its files on this machine, those that are there first: a home may have moved since it was read."""
+        files = [Path(source.path) for source in session.sources if source.host == self._settings.host]
+        return sorted(files, key=lambda file: not os.path.lexists(file))
 
     def _home(self, agent: str) -> Path:
         return self._settings.roots[agent][0]

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from recollect.knowledge import Audit, Fact, Fix, Rehearsal, Route, Workflows
     from recollect.recall import Discussion
 
-_LINE = re.compile(r"(?P<path>(?!\w+://).*(?:/|\.[A-Za-z])[^/:]*):(?P<line>[1-9]\d{0,8})")
+_LINE = re.compile(r"(?P<path>(?!\w+://).*[^/:]):(?P<line>[1-9]\d{0,8})")
+_NAMES_A_FILE = re.compile(r"/|\.[A-Za-z]")
 _SHOWN_FIXES = 3
 _COUNTED = (
     "duplicates", "superseded", "contradicted", "unsupported", "pasted", "unfinished", "echoes", "secrets", "unsure",
@@ -126,8 +127,9 @@ def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | No
         emit(change, as_json, change_lines)
         return
     named = _LINE.fullmatch(topic[0]) if len(topic) == 1 else None
-    if named:
-        if not Path(named["path"]).is_file():
+    is_file = named is not None and Path(named["path"]).is_file()
+    if named and (is_file or _NAMES_A_FILE.search(named["path"])):
+        if not is_file:
             raise NotFound(f"No such file: {named['path']}", f"for what is known of it: recollect why {named['path']}")
         with open_fresh() as memory:
             origin = memory.knowledge.line(named["path"], int(named["line"]))

@@ -182,7 +182,7 @@ def _spending_lines(spending: Spending) -> Iterator[str]:
     last = f"{month - timedelta(days=1):%B}"
     so_far, by_now, is_estimate = spending.month_usd, spending.last_month_by_now_usd, spending.usd_is_estimate
     change = f", {abs(so_far / by_now - 1):.0%} {'more' if so_far >= by_now else 'less'}" if by_now else ""
-    yield f"\n{month:%B} so far: {money(so_far, is_estimate)}{change}"
+    yield f"\n{month:%B} so far: {money(so_far, is_estimate, spending.usd_is_incomplete)}{change}"
     yield f"{last}: {money(by_now, is_estimate)} by this day, {money(spending.last_month_usd, is_estimate)} in total"
     yield f"{month:%B} at the pace of the last 30 days: {money(spending.forecast_usd, True)}"
     for block in spending.blocks:

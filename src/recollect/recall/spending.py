@@ -35,7 +35,8 @@ class Block:
 class Spending:
     """Money by the calendar, in the user's time zone. `last_month_by_now_usd` is up to the same day and hour.
 
-    The forecast for the month is what was spent so far plus the daily mean of the last thirty days for the rest.
+    The forecast for the month is what was spent so far plus the daily mean of the last thirty days for the rest. The
+    month is incomplete if a session of it used a model without a known price.
     """
 
     month: str
@@ -45,6 +46,7 @@ class Spending:
     last_month_usd: float
     forecast_usd: float
     usd_is_estimate: bool
+    usd_is_incomplete: bool
     blocks: list[Block]
 
 
@@ -65,6 +67,7 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
         last_month_usd=_sum(rows, last_month, month),
         forecast_usd=round(spent + daily_usd * ((next_month - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
+        usd_is_incomplete=any(row.is_estimate > 1 and row.minute * _MINUTE_MS >= _ms(month) for row in rows),
         blocks=_running(store, rows, now),
     )
 
@@ -86,7 +89,7 @@ def _daily_usd(rows: Sequence[SpentRow], first_minute: int | None, now: datetime
 
 
 def _running(store: Store, rows: Sequence[SpentRow], now: datetime) -> list[Block]:
-    lately = {row.agent for row in rows if row.minute * _MINUTE_MS + BLOCK_HOURS * _HOUR_MS > _ms(now)}
+    lately = {row.agent for row in rows if row.usd and row.minute * _MINUTE_MS + BLOCK_HOURS * _HOUR_MS > _ms(now)}
     running = []
     for agent, hour in store.activity.blocks() if lately else ():
         begun_ms, end_ms = hour * _HOUR_MS, (hour + BLOCK_HOURS) * _HOUR_MS

@@ -223,9 +223,9 @@ class Activity:
         where, bindings = _where(span)
         return self._database.read(
             SpentRow,
-            f"SELECT s.agent, a.minute - a.minute % {_QUARTER}, sum(a.usd), max(s.usd_is_estimate)"
-            f" FROM activity a {_JOIN.format(table='a')}{where} AND a.minute >= 0 AND a.usd IS NOT NULL"
-            " GROUP BY 1, 2 ORDER BY 2, 1",
+            f"SELECT s.agent, a.minute - a.minute % {_QUARTER}, total(a.usd), max(s.usd_is_estimate)"
+            f" FROM activity a {_JOIN.format(table='a')}{where} AND a.minute >= 0"
+            " AND (a.usd IS NOT NULL OR s.usd_is_estimate > 1) GROUP BY 1, 2 ORDER BY 2, 1",
             bindings,
         )
 
