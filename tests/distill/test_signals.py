@@ -761,7 +761,6 @@ GENUINE = [
     (schema.TEST_FLIP, "genuine/claude-2.1.325/.claude", "fae14a8d-8499-4b4d-a7ba-b98ff5abf4f2"),
     (schema.PERMISSION_DENIED, "genuine/claude-2.1.325/.claude", "dc106e8e-36fb-42cf-92ef-d26140c5fabf"),
     (schema.HUMAN_CORRECTION, "genuine/claude-2.1.325/.claude", "dc106e8e-36fb-42cf-92ef-d26140c5fabf"),
-    (schema.RETRY_LOOP, "genuine/claude-2.1.325/.claude", "e002902d-c4ca-42cb-a7e7-daa03ebdb2c7"),
     (schema.REPEATED_ERROR, "genuine/claude-2.1.325/.claude", "77777777-8888-4999-8aaa-bbbbbbbbbbbb"),
     (schema.LONG_IDLE, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
     (schema.ABANDONED_TODO, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
@@ -877,3 +876,10 @@ def test_a_pasted_review_is_no_correction_though_the_agent_agrees_with_it() -> N
     script.answer("Good catch - the test would not notice.")
 
     assert found(script, schema.HUMAN_CORRECTION) == []
+
+
+@needs_shared
+def test_a_service_that_cannot_be_reached_is_no_retry_loop(memories: dict[str, Memory]) -> None:
+    memory = memories["genuine/claude-2.1.325/.claude"]
+
+    assert memory.signals(memory.session("e002902d-c4ca-42cb-a7e7-daa03ebdb2c7"), signal=schema.RETRY_LOOP) == []

@@ -65,7 +65,7 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
     amends, recap = False, None
     for turn, following in zip(asked, [*asked[1:], None], strict=False):
         assert turn.request is not None
-        amends = amends or _AMENDS.search(material.text(turn.request)) is not None
+        amends = amends or _AMENDS.search(material.text(turn.request)[:_MOST_CORRECTION]) is not None
         answer = material.trace.answers.get(turn.request.event_uid)
         if answer is None or _has_worked(turn):
             continue
@@ -111,11 +111,12 @@ def _rule_in(said: str) -> str:
 def _amendments(material: Material, asked: Sequence[Turn]) -> Iterator[Finding]:
     """What a user says takes the place of something settled earlier."""
     for turn in asked:
-        message = one_line(material.text(turn.request)) if turn.request is not None else ""
+        said = material.text(turn.request) if turn.request is not None else ""
+        message = one_line(said) if len(said) <= _MOST_AMENDMENT else ""
         match = _AMENDS.search(message)
         if turn.request is None or match is None or match[0].lower().startswith("amend"):  # amending is of commits, too
             continue
-        if is_typed(message) and len(message) <= _MOST_AMENDMENT and _SETS.search(message) and message[-1] != "?":
+        if is_typed(message) and _SETS.search(message) and message[-1] != "?":
             yield _settled(CORRECTION, message, 0.75, [(turn.request, message)], by="user", amends=True)
 
 
