@@ -112,7 +112,7 @@ _OF_PROCESS = re.compile(
     r"|\b(?:be committed|write the plan|PR split|linear (?:comment|issue))\b",
     re.IGNORECASE,
 )
-_SAID_BY_USER = ("answer", "plan", "pick", "recap")
+_SAID_BY_USER = {"answer": "you chose", "pick": "you picked", "plan": "you approved", "recap": "you agreed"}
 
 
 def _decided(store: Store, repo: str) -> list[str]:
@@ -135,10 +135,7 @@ def _is_told(fact: Fact) -> bool:
 
 
 def _told(fact: Fact) -> str:
-    said = {"answer": "you chose", "pick": "you picked", "plan": "you approved", "recap": "you agreed"}.get(
-        fact.method, "you said"
-    )
-    return f"{(fact.valid_at or fact.recorded_at)[:10]}, {said}: {fact.text}"
+    return f"{(fact.valid_at or fact.recorded_at)[:10]}, {_SAID_BY_USER.get(fact.method, 'you said')}: {fact.text}"
 
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:

@@ -150,6 +150,8 @@ _DROPS = re.compile(
     re.IGNORECASE,
 )
 _DROP_CHARS = 120
+_STATES = re.compile(r"^(?:we|it|that|this|the|they|our|otherwise|because|i)\b", re.IGNORECASE)
+_REASON_CHARS = 200
 
 
 def demands(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
@@ -183,7 +185,7 @@ def demanded(sentence: str) -> float:
         return 0.0
     if _UNSURE.search(lowered):
         return 0.0
-    if is_standing(sentence):
+    if _is_standing(lowered):
         confidence = STANDING
     elif _CHOICE.search(lowered) or _AVOIDS.match(sentence):
         confidence = _CHOICE_SURE
@@ -192,9 +194,8 @@ def demanded(sentence: str) -> float:
     return confidence if is_clear(sentence) and not _PASSING.search(lowered) else _DOUBTFUL
 
 
-def is_standing(sentence: str) -> bool:
+def _is_standing(lowered: str) -> bool:
     """Whether a wish is meant for later sessions, too."""
-    lowered = sentence.lower().replace("’", "'")
     if _STANDING.search(lowered):
         return True
     return _ALWAYS.search(lowered) is not None and _HAPPENS.search(lowered) is None
@@ -229,37 +230,33 @@ def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> F
     """A wish with the reason that the next words give, and what is to be used instead."""
     assert turn.request is not None
     sentence = said[place]
-    other = _INSTEAD.search(sentence)
-    taken_alone = other or _TAKEN.search(sentence)
-    choice: str | None = taken_alone["choice"].strip("`'\". ") if taken_alone else None
+    other, own_reason = _INSTEAD.search(sentence), reason_in(sentence)
+    chosen = other or _TAKEN.search(sentence)
+    choice: str | None = chosen["choice"].strip("`'\". ") if chosen else None
     alternatives = [other["other"]] if other else []
-    reason: str | None = None
-    text = sentence
+    reason, text = own_reason, sentence
     if avoided := _AVOIDS.match(sentence):
         taken = next((index for index in range(place, len(said)) if _TAKES.search(said[index])), place)
         match = _TAKES.search(said[taken])
         choice, alternatives = match["choice"].strip("`'\" ") if match else None, [avoided["other"]]
-        reason = " ".join(said[place + 1 : taken]) or None
+        reason = own_reason or " ".join(said[place + 1 : taken]) or None
         text = " ".join(said[place : taken + 1])
-    reason = reason_in(sentence) or reason or _following_reason(said, place)
-    if reason and reason not in text and len(text) + len(reason) < _WHOLE_CHARS and not reason_in(sentence):
+    reason = reason or _following_reason(said, place)
+    if reason and not own_reason and reason not in text and len(text) + len(reason) < _WHOLE_CHARS:
         text = f"{text} {reason}"
     details = {
         "by": "user",
         "alternatives": [one.strip("`'\" .,") for one in alternatives],
         "choice": choice,
-        "reason": shortened(reason, 200) if reason else None,
+        "reason": shortened(reason, _REASON_CHARS) if reason else None,
     }
     about = ("preference", choice or sentence)
     evidence = [(turn.request, sentence)]
     return Finding(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, evidence, details)
 
 
-_STATES = re.compile(r"^(?:we|it|that|this|the|they|our|otherwise|because|i)\b", re.IGNORECASE)
-
-
 def _following_reason(said: Sequence[str], place: int) -> str | None:
     """The sentence after a wish, if it states how things are rather than asks for more."""
     following = said[place + 1] if place + 1 < len(said) else ""
     is_statement = _STATES.match(following) is not None and not following.endswith("?") and not demanded(following)
-    return following.rstrip(". ") if is_statement and len(following) <= 200 else None
+    return following.rstrip(". ") if is_statement and len(following) <= _REASON_CHARS else None

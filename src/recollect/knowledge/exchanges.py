@@ -31,10 +31,6 @@ class Turn:
     def was_stopped(self) -> bool:
         return any(step.kind == schema.HUMAN_INTERVENTION for step in self.steps[-2:])
 
-    @property
-    def has_answer(self) -> bool:
-        return any(step.kind in (schema.ASSISTANT_MSG, schema.COMPLETION) for step in self.steps)
-
 
 def is_plan(material: Material, request: Step) -> bool:
     """Whether a request hands the agent a plan, which another agent wrote, to implement."""

@@ -68,10 +68,6 @@ class Run:
     signature: str
 
     @property
-    def is_check(self) -> bool:
-        return any(map(_CHECKS.search, self.doings))
-
-    @property
     def failing(self) -> frozenset[str]:
         """The programs of which one failed: of a chain the one that the error names (`failed to push`)."""
         parts = shell.exits(self.command) & self.doings or self.doings

@@ -102,7 +102,7 @@ def _recap_in(said: str) -> str:
 
 
 def _rule_in(said: str) -> str:
-    """The sentence of an answer that says most clearly how things are to be, with the one after it."""
+    """The sentence of an answer that says most clearly how things are to be."""
     spoken = [sentence.replace("**", "") for sentence in sentences(said) if not sentence.endswith(("?", ":"))]
     best = max(spoken, key=lambda sentence: len(_RULES.findall(sentence)), default="")
     return shortened(re.sub(rf"^{_BEFORE}", "", best, flags=re.I), TEXT_CHARS) if _RULES.search(best) else ""
