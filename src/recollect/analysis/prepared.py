@@ -165,8 +165,8 @@ def _write_requests(store: Store, criteria: HeaderFilter) -> None:
 def _write_settled(store: Store, repos: Collection[str]) -> None:
     """Keep what users settled about files of these repositories, for each file the newest.
 
-    A decision is about a file if it names the file and its session went on to edit it: many files have the same name.
-    One that names lines of it is about the file of that day. It is told before an edit that has one of its names.
+    A decision applies to a file if it names the file and its session then edited it, since many files share a name.
+    One that cites line numbers is skipped: they are soon wrong. Hooks show it before an edit that has one of its names.
     """
     edits_of = cache(store.facts.edits_of)
     for repo in repos:

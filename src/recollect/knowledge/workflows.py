@@ -299,7 +299,7 @@ def _route(store: Store, one: StoredExchange) -> Route | None:
 
 
 def _taken(store: Store, key: SessionKey, steps: Sequence[Step]) -> Iterator[str]:
-    """What was edited and run, in order, each with what it failed with; the same again at once is told once."""
+    """List what was edited and run, in order, each with its failure; a step repeated at once appears once."""
     errors = {step.call_id: step.summary.removeprefix("failed: ") for step in steps if step.kind == schema.ERROR}
     calls = [step for step in steps if step.kind in CALLS and step.role == "assistant" and _does(step)]
     payloads = store.steps.payloads(key, [step for step in calls if step.summary.endswith(ELLIPSIS)])

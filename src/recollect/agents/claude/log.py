@@ -120,7 +120,7 @@ class TranscriptLog(Transcript):
         return [prompts.other_event(self._place(entry, offset, is_lossy), raw, kind)]
 
     def _of_sub_agent(self, outer: Entry, progress: Progress, offset: int, is_lossy: bool) -> Sequence[Record]:
-        """A message of a sub-agent, which stands in for its own log: that takes the place of these where it is read."""
+        """Read a sub-agent's message from its parent's log. The sub-agent's own log, once read, replaces it."""
         agent_id, raw = as_id(progress.agentId), bytes(progress.message)
         if agent_id is None or raw[:1] != b"{":
             return NOTHING
