@@ -123,7 +123,7 @@ def find_uncommitted(store: Store, folder: str, repos: Collection[str], most_fil
         for step in file_steps(store, path) if missing else ():
             sessions.load({step.event.stream})
             header = sessions.header(step.event.stream)
-            if not (step.change.path.startswith(f"{root}/") or _is_of(header.repo, root, repos)):
+            if not _is_own(step.change.path, header.repo, root, repos):
                 continue
             wrote = {said[1:].strip() for hunk in step.change.hunks for said in hunk.lines if said[:1] == "+"} & missing
             if wrote:
@@ -149,7 +149,7 @@ def _candidates(
             seen.add(step.event.id)
             sessions.load({step.event.stream})
             header = sessions.header(step.event.stream)
-            is_own = step.change.path.startswith(f"{root}/") or _is_of(header.repo, root, repos)
+            is_own = _is_own(step.change.path, header.repo, root, repos)
             lines = [said for hunk in step.change.hunks for said in hunk.lines]
             if any(said[:1] == "+" and said[1:].strip() == blamed.text for said in lines):
                 after = {said[1:].strip() for said in lines if said[:1] in "+ "}
@@ -170,7 +170,7 @@ def _kept_candidates(
             kept, name = fact.details["path"], path.removeprefix(f"{root}/")
             if kept != path and not kept.endswith(f"/{name}"):
                 continue
-            is_own = kept.startswith(f"{root}/") or _is_of(fact.repo, root, repos)
+            is_own = _is_own(kept, fact.repo, root, repos)
             for order, edit in enumerate(fact.details["edits"]):
                 if is_own and edit["renamed_from"] and edit["renamed_from"] not in (name for name, _ in names):
                     names.append((edit["renamed_from"], edit["at_ms"]))
@@ -187,11 +187,15 @@ def _kept_candidates(
                     yield _Candidate(fact.session_uid, made, made_ms, order, is_own, is_timely, shared)
 
 
-def _is_of(repo: str | None, root: str, repos: Collection[str]) -> bool:
-    """Whether a session's repository is the checkout's: by its names, or by the folder's if the logs name no remote."""
-    path = PurePosixPath(repo or "")
-    is_remote = not path.is_absolute() and len(path.parts) > 1  # host/owner/name
-    return repo in repos or (not is_remote and path.name == PurePosixPath(root).name)
+def _is_own(path: str, repo: str | None, root: str, repos: Collection[str]) -> bool:
+    """True if a path is in the checkout, or in another one of its repository.
+
+    The repository is known by its names, or by the folder's name if the logs name no remote.
+    """
+    folder = PurePosixPath(repo or "")
+    is_remote = not folder.is_absolute() and len(folder.parts) > 1  # host/owner/name
+    is_same = repo in repos or (not is_remote and folder.name == PurePosixPath(root).name)
+    return path.startswith(f"{root}/") or is_same
 
 
 def _hashes(joined: str) -> set[str]:
