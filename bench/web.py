@@ -31,9 +31,8 @@ import orjson
 from recollect.api import Memory, open_memory
 from recollect.web.app import PAGES, Site
 from recollect.web.guard import Tokens
-from recollect.web.live import Live
 from recollect.web.pages import Params
-from recollect.web.readers import Readers
+from recollect.web.session import Live, Readers
 
 EVENTS_PER_MB = 185  # of generated logs
 PEER = "agentsview"

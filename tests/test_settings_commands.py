@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.cli import main
-from recollect.settings_file import with_value
+from recollect.config import with_value
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 
 WRITTEN = """# mine

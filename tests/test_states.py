@@ -17,8 +17,7 @@ from recollect.api import Memory
 from recollect.cli.entry import load, main
 from recollect.errors import NotFound
 from recollect.live import Live
-from recollect.mcp.door import Door, Scope
-from recollect.mcp.tools import GROUP_TOOLS, TOOLS
+from recollect.mcp.door import GROUP_TOOLS, TOOLS, Door, Scope
 from tests import logs
 from tests.conftest import with_key
 from tests.faults.rig import IS_SOAK

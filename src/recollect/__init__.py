@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         to_json,
     )
     from recollect.sessions import TranscriptItem
-    from recollect.sweep_report import SweepReport
+    from recollect.sweep import SweepReport
 else:
     __getattr__ = lazy_names(__name__, __file__)
 

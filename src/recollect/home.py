@@ -1,11 +1,14 @@
-"""Where the store is. Apart from the settings, because a status line has no time to load them."""
+"""This process on this machine: where its store is, which group it works for, how it starts another one.
+
+Apart from the settings, because a status line and a hook have no time to load them.
+"""
 
 import os
 import sys
 
-TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a status line
+TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 GROUP_VARIABLE = "RECOLLECT_GROUP"
 IPC_VARIABLE = "RECOLLECT_IPC"  # a group's folder for requests and answers
@@ -47,3 +50,24 @@ def data_path(environment: "Mapping[str, str]") -> str:
     from platformdirs import user_data_path
 
     return str(user_data_path("recollect", appauthor=False))
+
+
+def start_recollect(words: "Sequence[str]", environment: "Mapping[str, str]", log_path: str) -> None:
+    """Start `recollect WORDS`, detached from this process and its terminal; what it prints replaces the log."""
+    # A server that starts many would keep those that have ended as zombies.
+    _STARTED[:] = [process for process in _STARTED if os.waitpid(process, os.WNOHANG) == (0, 0)]
+    process = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-m", "recollect", *words],
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    _STARTED.append(process)
+
+
+_STARTED: list[int] = []

@@ -2,11 +2,13 @@
 
 A session is one conversation (a sub-agent's is a session of its own); an event is one thing that
 happened in it. Records are frozen: adapters make them, the store keeps them, interfaces show them.
+Everything cites events by the ids that are made here.
 """
 
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from recollect.clock import AsDatetime
@@ -315,3 +317,16 @@ def to_json(record: Any) -> Any:
     if isinstance(record, list):
         return [to_json(item) for item in record]
     return record.to_json() if hasattr(record, "to_json") else asdict(record)
+
+
+def event_uid(agent: str, native_session_id: str, native_id: str, block: int = 0) -> bytes:
+    """The id by which everything cites an event; never made from content, path or arrival.
+
+    One half identifies the session, so that its events are adjacent in an index; the other half the record, so that
+    its copies in other sessions can be recognised.
+    """
+    return name_half(agent, native_session_id) + name_half(agent, f"{native_id}\x1f{block}")
+
+
+def name_half(agent: str, name: str) -> bytes:
+    return blake2b(f"{agent}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

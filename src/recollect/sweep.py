@@ -5,8 +5,10 @@ the distiller's patterns) is called through its package, which loads it then.
 """
 
 import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recollect import analysis, forget, ingest, sessions
 from recollect.clock import now_ms
@@ -14,16 +16,57 @@ from recollect.config import Settings, read_hooks
 from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Changes, Chosen, find_changes
 from recollect.kinds import SUB_AGENT, WARM_UP, SessionKey
-from recollect.progress import Progress
 from recollect.recall import index_pending
-from recollect.retention import finish_evictions, keep_within_budget
+from recollect.retention import BudgetReport, finish_evictions, keep_within_budget
 from recollect.sessions import is_settled
 from recollect.store import Store, note_finished, note_progress, read_sweep_state, sweep_lock
-from recollect.sweep_report import SweepReport
+from recollect.text import Progress
 
 if TYPE_CHECKING:
-    from recollect.ingest import Task
+    from recollect.ingest import Group, Task
     from recollect.redact import Redactor
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What one sweep found and did."""
+
+    sources: int = 0
+    sources_changed: int = 0
+    sources_gone: int = 0
+    sources_failed: int = 0
+    sessions: int = 0  # in the store, with these two
+    sub_agents: int = 0
+    warm_ups: int = 0
+    sessions_new: int = 0
+    events_new: int = 0
+    events_replaced: int = 0
+    lines_read: int = 0
+    bytes_read: int = 0
+    bad_lines: int = 0
+    seconds: float = 0.0
+    skipped: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, set[str]] = field(default_factory=dict)  # why, and which sessions
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    budget: BudgetReport = field(default_factory=BudgetReport)
+
+    def add(self, group: "Group") -> None:
+        """Count what was read and written together."""
+        self.events_new += group.events_new
+        self.events_replaced += group.events_replaced
+        self.sources_changed += group.files_read
+        self.sources_failed += len(group.failures)
+        self.failures += [(failure.task.row.path, failure.reason) for failure in group.failures]
+        for batch in group.batches:
+            self.lines_read += batch.lines
+            self.bytes_read += batch.bytes
+            self.bad_lines += len(batch.problems)
+            self.skipped.update(batch.skipped)
+
+    def to_json(self) -> dict[str, Any]:
+        left_out = {reason: len(sessions) for reason, sessions in sorted(self.left_out.items())}
+        return asdict(self) | {"skipped": dict(sorted(self.skipped.items())), "left_out": left_out}
+
 
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
 IDLE_MS = 600_000  # after which a live session is likely to stay as it is

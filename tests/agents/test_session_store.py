@@ -12,7 +12,7 @@ import pytest
 
 from recollect.api import Memory, open_memory
 from recollect.live import RecollectSessionStore
-from recollect.live.session_store import Transcripts
+from recollect.live.manager import Transcripts
 from tests.agents.conftest import FIX, GREET_AGAIN, PATIENCE_S, SCRIPTS, _environment, mock_model
 from tests.agents.sdk import load_sdk
 from tests.conftest import SHARED, needs_shared, with_key

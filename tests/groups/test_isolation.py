@@ -14,10 +14,10 @@ from recollect import api
 from recollect.api import Memory
 from recollect.cli.entry import load, main
 from recollect.errors import RecollectError
-from recollect.groups.sessions import GroupSessions
+from recollect.groups.group import GroupSessions
 from recollect.hooks.answers import NEWS
-from recollect.mcp import tools
-from recollect.mcp.door import Door, Scope
+from recollect.mcp.door import GROUP_TOOLS, WRITE_TOOLS, Door, Scope
+from recollect.mcp.door import TOOLS as READING_TOOLS
 from tests import logs
 from tests.groups.attacks import CALLS, COMMANDS, TOOLS, Other
 from tests.groups.conftest import INSIDE, OUTSIDE, WORDS, Planted, hidden_word
@@ -64,7 +64,7 @@ def test_every_public_method_has_a_row() -> None:
 
 
 def test_every_tool_has_a_row() -> None:
-    assert {tool.name for tool in (*tools.TOOLS, *tools.GROUP_TOOLS, *tools.WRITE_TOOLS)} == TOOLS.keys(), HOW
+    assert {tool.name for tool in (*READING_TOOLS, *GROUP_TOOLS, *WRITE_TOOLS)} == TOOLS.keys(), HOW
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from recollect.api import open_memory
 from recollect.care.install import Installer
 from recollect.cli import main
-from recollect.mcp.tools import GROUP_TOOLS, WRITE_TOOLS
+from recollect.mcp.door import GROUP_TOOLS, WRITE_TOOLS
 from tests.mcp.conftest import Agent
 
 ACTIVE = "scripted:elsewhere"

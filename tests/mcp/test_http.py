@@ -16,9 +16,8 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
-from recollect.mcp.door import Scope
+from recollect.mcp.door import TOOLS, Scope
 from recollect.mcp.http import App, HttpDoor, read_token
-from recollect.mcp.tools import TOOLS
 from tests.mcp.conftest import serving
 
 httpx = pytest.importorskip("httpx2", reason="comes with the official client")

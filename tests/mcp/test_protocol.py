@@ -15,9 +15,8 @@ from typing import Any, cast
 import pytest
 
 from mcp import Client, StdioServerParameters, stdio_client
-from recollect.mcp.door import Door, Scope
+from recollect.mcp.door import TOOLS, Door, Scope
 from recollect.mcp.server import Server
-from recollect.mcp.tools import TOOLS
 from tests.faults.rig import IS_SOAK
 from tests.mcp.conftest import Agent
 from tests.shapes import places_in, replaced

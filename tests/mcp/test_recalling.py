@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from recollect.mcp.door import INSTRUCTIONS, MOST_BYTES, Door, Scope
-from recollect.mcp.tools import CORE, GROUP_TOOLS, TOOLS, WRITE_TOOLS, Tool
+from recollect.mcp.door import CORE, GROUP_TOOLS, INSTRUCTIONS, MOST_BYTES, TOOLS, WRITE_TOOLS, Door, Scope, Tool
 from recollect.recall import AGENT_PROMPTS
 from tests.mcp.conftest import Agent
 

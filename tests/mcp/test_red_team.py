@@ -16,7 +16,7 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import open_memory
-from recollect.mcp.tools import TOOLS
+from recollect.mcp.door import TOOLS
 from recollect.recall.fence import AGENT as BY_AGENT
 from recollect.recall.fence import Recalled, fenced
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_RESULT, USER_MSG

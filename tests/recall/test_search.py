@@ -480,7 +480,7 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, variable: str) 
     assert {name for name in loaded if name.startswith("recollect.")} & {
         "recollect.sweep", "recollect.schema", "recollect.sessions.account",
         "recollect.care.doctor",
-        "recollect.cli.sessions", "recollect.cli.care", "recollect.redact.user_rules", "recollect.analysis.distiller",
+        "recollect.cli.sessions", "recollect.cli.care", "recollect.redact.rules", "recollect.analysis.distiller",
         "recollect.recall.literal", "recollect.recall.file_history", "recollect.store.intake", "recollect.store.batch",
     } == set()  # fmt: skip
 

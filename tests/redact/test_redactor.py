@@ -20,9 +20,9 @@ from recollect.errors import BadConfig
 from recollect.redact import AHO_CORASICK, HYPERSCAN, RULES, RedactionRules, Redactor, scanners
 from recollect.redact.finder import expressions
 from recollect.redact.marks import NEWER, OLDER, OTHER, SAME, UNSCANNABLE, compare_versions
-from recollect.redact.patterns import KEYWORDS
 from recollect.redact.redactor import BLOCK_BYTES
-from recollect.redact.user_rules import required_literal
+from recollect.redact.rules import required_literal
+from recollect.redact.scanners import KEYWORDS
 from tests.planted import DECOYS, KINDS, escaped, in_base64, in_colours, in_url, plant
 
 KEY = bytes(range(32))

@@ -13,7 +13,7 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import Memory, doctor, open_memory
-from recollect.redact.formats import find_beginning
+from recollect.redact.rules import find_beginning
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.forget.traces import left_in
 from tests.logs import (

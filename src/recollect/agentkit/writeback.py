@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from recollect.amounts import plural
 from recollect.kinds import ASSISTANT_MSG, FILES_LANE, HISTORY_LANE, KIND_FAMILY, TOOL_CALL, USER_MSG
 from recollect.schema import Event, Session
+from recollect.text import plural
 
 Item = tuple[Event, dict[str, Any]]  # an event and its payload
 

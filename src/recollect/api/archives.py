@@ -13,9 +13,9 @@ from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import render_digest
 from recollect.errors import NotFound
 from recollect.kinds import SessionKey
-from recollect.progress import Progress, silent
 from recollect.schema import Session
 from recollect.store import Store
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from recollect.config import Settings

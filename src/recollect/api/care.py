@@ -12,8 +12,8 @@ from recollect.agentkit.files import resolve_root
 from recollect.agentkit.source import Source
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
-from recollect.progress import Progress, silent
 from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,10 +13,10 @@ from recollect.config import graphiti_secrets, quiet_graphiti, refuse_in_group
 from recollect.errors import BadConfig, RecollectError
 from recollect.kinds import session_uid
 from recollect.knowledge import graphiti
-from recollect.progress import Progress, silent
 from recollect.recall import NO_FILTERS, Filters
 from recollect.sessions import add_up, usd_of
 from recollect.store import MAIN_GROUP, Response, push_lock
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from recollect.api import Memory

@@ -12,9 +12,9 @@ from recollect.clock import rfc3339
 from recollect.config import current_sessions
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
-from recollect.progress import Progress, silent
 from recollect.recall import NO_FILTERS, Filters
 from recollect.store import Store
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

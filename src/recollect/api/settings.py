@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from recollect import analysis
-from recollect.config import CAPTURE_DEFAULTS, check_settings, freshness_mode, load_settings, refuse_in_group
+from recollect.config import (
+    CAPTURE_DEFAULTS,
+    check_settings,
+    freshness_mode,
+    load_settings,
+    read_value,
+    refuse_in_group,
+    values_of,
+    with_value,
+    write_settings,
+)
 from recollect.errors import BadConfig
-from recollect.settings_file import read_value, values_of, with_value, write_settings
 
 
 def settings_in_force() -> dict[str, dict[str, Any]]:

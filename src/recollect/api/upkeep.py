@@ -11,8 +11,8 @@ from recollect import api, care, forget, ingest, retention, sessions, store
 from recollect.api.reading import Reading
 from recollect.clock import moment_ms
 from recollect.errors import UsageError
-from recollect.progress import Progress, silent
 from recollect.recall import Filters
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recollect.ingest import Freshness
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Problem, Session
-    from recollect.sweep_report import SweepReport
+    from recollect.sweep import SweepReport
 
 
 class Upkeep(Reading):

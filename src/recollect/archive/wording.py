@@ -12,11 +12,10 @@ from zlib import crc32
 from markupsafe import Markup, escape
 
 from recollect.agents import profile_of
-from recollect.amounts import duration, money, number, plural, size
 from recollect.archive.markup import clean
 from recollect.schema import KIND_FAMILY, TOOL_CALL, Event, Session
 from recollect.sessions import TranscriptItem
-from recollect.text import payload_text
+from recollect.text import duration, money, number, payload_text, plural, size
 
 TONES = 8
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400

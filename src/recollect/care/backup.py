@@ -15,7 +15,6 @@ from recollect.care.bundle import BundleWriter, Form, compressed, read_bundle, u
 from recollect.config import Settings
 from recollect.errors import BadBackup, RecollectError, StoreDamaged, StoreTooNew, StoreUnwritable
 from recollect.forget import finish_forgetting
-from recollect.progress import Progress
 from recollect.store import (
     DATABASES,
     LEDGER_NAME,
@@ -30,6 +29,7 @@ from recollect.store import (
     sweep_lock,
     work_folder,
 )
+from recollect.text import Progress
 
 KEPT_FILES = (LEDGER_NAME, "redaction.key")
 SETTINGS_NAME = "config.toml"

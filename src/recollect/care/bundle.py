@@ -17,8 +17,8 @@ import zstandard
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import BadBackup, NotFound, StoreUnwritable, UsageError
-from recollect.progress import Progress
 from recollect.store import Store, drop_left_beside, remove, sync, work_name
+from recollect.text import Progress
 
 MANIFEST = "manifest.json"
 

@@ -16,9 +16,9 @@ import orjson
 
 from recollect.care.bundle import BundleWriter, Form, compressed, private_file, unfinished, write_manifest
 from recollect.kinds import SessionKey
-from recollect.progress import Progress
 from recollect.schema import Session, to_json
 from recollect.store import HeldStream, Store, remove
+from recollect.text import Progress
 
 FILE_SUFFIX = ".tar.zst"
 SESSIONS = "sessions.jsonl"

@@ -21,7 +21,6 @@ from recollect.distill import parse_digest
 from recollect.errors import BadBackup, Busy, StoreUnwritable
 from recollect.ingest import Protection, exclude_of, protected_json, protected_line, protected_names, without_secrets
 from recollect.kinds import SessionKey
-from recollect.progress import Progress
 from recollect.redact import Redactor
 from recollect.store import (
     HIDES_LEARNED,
@@ -47,6 +46,7 @@ from recollect.store import (
     work_folder,
 )
 from recollect.sweep import sweep
+from recollect.text import Progress
 
 INVALID = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, apsw.ConstraintError)
 

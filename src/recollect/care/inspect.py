@@ -24,7 +24,6 @@ from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Protection, SourceNames, Task, read_batches
 from recollect.kinds import SessionKey
-from recollect.progress import Progress
 from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
 from recollect.schema import Session
 from recollect.sessions import content_hash
@@ -48,6 +47,7 @@ from recollect.store import (
     open_store,
     read_mark,
 )
+from recollect.text import Progress
 
 # What a fault is about, for those who repair it
 DATABASE = "database"

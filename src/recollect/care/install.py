@@ -27,10 +27,9 @@ from recollect.care.plugin import (
     without_our_hooks,
     write_plugin,
 )
-from recollect.config import Settings
+from recollect.config import Settings, with_value, write_settings
 from recollect.errors import NotFound, RecollectError
 from recollect.home import GROUP_VARIABLE
-from recollect.settings_file import with_value, write_settings
 
 RECORD_NAME = "installed.json"
 FOLDER_NAME = "plugin"

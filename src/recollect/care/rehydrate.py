@@ -4,13 +4,12 @@ import os
 
 from recollect.config import Settings
 from recollect.errors import NotFound
-from recollect.progress import Progress
 from recollect.redact import OPENING
 from recollect.retention import finish_evictions
 from recollect.schema import Session
 from recollect.store import Store, sweep_lock
-from recollect.sweep import sweep
-from recollect.sweep_report import SweepReport
+from recollect.sweep import SweepReport, sweep
+from recollect.text import Progress
 
 
 def rehydrate_session(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:

@@ -18,7 +18,6 @@ from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LED
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import StoreUnwritable
-from recollect.progress import Progress
 from recollect.redact import KEY_FILE, load_key
 from recollect.store import (
     CACHE_NAME,
@@ -38,6 +37,7 @@ from recollect.store import (
     write_lock,
 )
 from recollect.sweep import sweep
+from recollect.text import Progress
 
 
 @dataclass(frozen=True, slots=True)

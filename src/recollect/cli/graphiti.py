@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.amounts import money
 from recollect.api import open_memory
 from recollect.cli.filters import filter_options
 from recollect.cli.output import emit, json_option, reports_errors
@@ -13,6 +12,7 @@ from recollect.cli.terminal import number, plural, shown_progress
 from recollect.errors import UsageError
 from recollect.knowledge.graphiti import EPISODES, FACTS, MODES
 from recollect.recall import Filters
+from recollect.text import money
 
 if TYPE_CHECKING:
     from recollect.knowledge.graphiti import EpisodesPushed, FactsPushed, Forecast

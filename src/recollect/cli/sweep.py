@@ -36,7 +36,7 @@ from recollect.config import require_folders
 if TYPE_CHECKING:
     from recollect.care import AgentTotals, DistilledTotals, Status
     from recollect.schema import Problem, Session
-    from recollect.sweep_report import SweepReport
+    from recollect.sweep import SweepReport
 
 _SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
 _INTERRUPTED = 1  # exit code

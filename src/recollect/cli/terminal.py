@@ -16,16 +16,15 @@ from unicodedata import east_asian_width
 import click
 
 from recollect.agents import profile_of
-from recollect.amounts import duration as duration
-from recollect.amounts import money as money
-from recollect.amounts import number as number
-from recollect.amounts import plural as plural
-from recollect.amounts import session_counts as session_counts
-from recollect.amounts import size as size
 from recollect.config import terminal_columns, terminal_rows
 from recollect.home import is_in_group
-from recollect.progress import Progress
-from recollect.text import TERMINAL_CONTROL
+from recollect.text import TERMINAL_CONTROL, Progress
+from recollect.text import duration as duration
+from recollect.text import money as money
+from recollect.text import number as number
+from recollect.text import plural as plural
+from recollect.text import session_counts as session_counts
+from recollect.text import size as size
 
 READING_IS_OFF = "Nothing is read: `recollect config capture.enabled true` switches reading on"
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out

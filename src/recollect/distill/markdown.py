@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
-from recollect.amounts import money, plural
 from recollect.distill.texts import clean, estimate_tokens, one_line
 from recollect.kinds import signal_words
 from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, Tally
-from recollect.text import ELLIPSIS
+from recollect.text import ELLIPSIS, money, plural
 
 _ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^[\s>*+\d.)-]*(?:\[[^\]]+\]:|~{3})")
 _TICKS = re.compile("`+")

@@ -11,8 +11,8 @@ from recollect.errors import Busy, StoreUnwritable
 from recollect.forget.answers import expire_answers
 from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
-from recollect.progress import silent
 from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root, remove, replace_file
+from recollect.text import silent
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor

@@ -17,10 +17,10 @@ from recollect.forget.answers import count_answers
 from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting, leave_no_byte
 from recollect.ingest import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
-from recollect.progress import Progress, silent
 from recollect.schema import Session
 from recollect.sessions import AccountRules, all_reached
 from recollect.store import HeldContent, SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
+from recollect.text import Progress, silent
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
 

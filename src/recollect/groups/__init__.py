@@ -5,17 +5,26 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.groups.group import (
+        ActiveSession,
+        Bookmark,
+        Cleared,
         Group,
+        GroupSessions,
         Mount,
+        Resumed,
+        active_of,
         add_group,
         all_groups,
+        clear_session,
         get_group,
         global_file,
         home_of,
         instructions_file,
+        key_of,
         mounts_of,
         new_group,
         remove_group,
+        resume_session,
         with_paragraph,
     )
     from recollect.groups.ipc import (
@@ -30,16 +39,5 @@ if TYPE_CHECKING:
         write_snapshots,
     )
     from recollect.groups.runner import Run, RunReport, prepare_home, run_agent
-    from recollect.groups.sessions import (
-        ActiveSession,
-        Bookmark,
-        Cleared,
-        GroupSessions,
-        Resumed,
-        active_of,
-        clear_session,
-        key_of,
-        resume_session,
-    )
 else:
     __getattr__ = lazy_names(__name__, __file__)

@@ -1,14 +1,20 @@
-"""A group: where its things are, how one is added and removed, and what of it is mounted where in a sandbox."""
+"""Groups: where their things are, what is mounted in a sandbox, and their active sessions, bookmarks and archives."""
 
 import re
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from recollect.agents import BUILT_IN, get_adapter
-from recollect.clock import AsDatetime, now_ms, rfc3339
-from recollect.errors import NotFound, UsageError
+from recollect.clock import AsDatetime, as_ms, now_ms, rfc3339
+from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.files import signal_close
+from recollect.kinds import SessionKey
+from recollect.schema import Session
 from recollect.sessions import GROUPS_FOLDER, assign_groups, group_folder, homes_of
-from recollect.store import MAIN_GROUP, GroupRow, Store
+from recollect.store import MAIN_GROUP, BookmarkRow, Change, GroupRow, Pointer, Store
 
 CONVERSATIONS = "conversations"
 GLOBAL_NAME = "global.md"
@@ -182,3 +188,294 @@ def with_paragraph(text: str, group: Group) -> str:
         return before + paragraph(group) + after.removeprefix("\n")
     gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
     return text + gap + paragraph(group)
+
+
+WORKING, WAITING = "working", "waiting"
+ACTIVE_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSession:
+    """A running session: its log was written in the last two minutes, or its process is alive."""
+
+    session: Session
+    state: str  # working, or waiting for its user
+    pid: int | None
+    written_s: int | None  # since its log was written
+
+
+def written_seconds(session: Session) -> float | None:
+    """How long ago any of a session's files was written; None if none is there."""
+    times = []
+    for source in session.sources:
+        try:
+            times.append(Path(source.path).stat().st_mtime)
+        except OSError:
+            continue
+    return time.time() - max(times) if times else None
+
+
+def active_of(
+    sessions: Iterable[Session], live: Mapping[str, tuple[int, str]], is_answered: Callable[[Session], bool]
+) -> list[ActiveSession]:
+    """Which of these run; `live` has process and state by native id, where the agent reports them."""
+    active = []
+    for session in sessions:
+        seconds, (pid, state) = written_seconds(session), live.get(session.native_session_id, (None, None))
+        if pid is not None or (seconds is not None and seconds <= ACTIVE_SECONDS):
+            state = state or (WAITING if is_answered(session) else WORKING)
+            active.append(ActiveSession(session, state, pid, None if seconds is None else int(seconds)))
+    return active
+
+
+_NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """A session that a group put aside under a name. `created_at` is when the session began, if that is known."""
+
+    id: int
+    group: str
+    session_uid: str
+    name: str
+    created_at: str
+    archived_at: str
+
+    created = AsDatetime("created_at")
+    archived = AsDatetime("archived_at")
+
+
+class GroupSessions:
+    """A group's active session and its bookmarks. Each change is made as a whole or not at all."""
+
+    def __init__(self, store: Store, group: str, redact: Callable[[str], str]) -> None:
+        self._store = store
+        self.group = group
+        self._redact = redact
+
+    def get(self) -> str | None:
+        """The uid of the active session; None if the next prompt begins a new one."""
+        pointer = self._store.groups.pointer(self.group)
+        return ":".join(pointer.session) if pointer else None
+
+    def require(self) -> str:
+        """The uid of the active session; raises NotFound if there is none."""
+        return ":".join(self._require_pointer().session)
+
+    def last_uuid(self) -> str | None:
+        """The agent's last message in the active session, as far as a runner saw it."""
+        pointer = self._store.groups.pointer(self.group)
+        return pointer.last_uuid if pointer else None
+
+    def set(self, session_uid: str, last_uuid: str | None = None) -> None:
+        """Make a session the active one."""
+        pointer = self._store.groups.pointer(self.group)
+        self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, pointer and pointer.session)
+
+    def move(self, was: str | None, session_uid: str, last_uuid: str | None) -> bool:
+        """Make a session the active one if `was` still is, and return whether: somebody may have cleared it."""
+        before = key_of(was) if was else None
+        return self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, before)
+
+    def delete(self) -> None:
+        """Have no active session; nothing of the session itself changes."""
+        self._store.groups.drop_pointer(self.group)
+
+    def archive(self, name: str) -> Bookmark:
+        """Bookmark the active session, which stays active. Raises NotFound if there is none."""
+        pointer, bookmark = self._put_aside(name)
+        self._store.groups.change(self.group, Change(bookmark, pointer=pointer))
+        return self._kept(bookmark)
+
+    def put_aside(self, name: str, answer: tuple[str, str] | None = None) -> Bookmark:
+        """Bookmark the active session and have none. Raises NotFound if there is none.
+
+        `answer` (a request and what it is answered) is stored with it.
+        """
+        _, bookmark = self._put_aside(name)
+        self._store.groups.change(self.group, Change(bookmark, answer=answer))
+        return self._kept(bookmark)
+
+    def restore(self, history_id: int, save_as: str | None = None, answer: tuple[str, str] | None = None) -> Bookmark:
+        """Make a bookmarked session the active one and drop its bookmark; `save_as` bookmarks the one active now.
+
+        Raises NotFound for a number that no bookmark of the group has.
+        """
+        target = next((row for row in self._store.groups.bookmarks(self.group) if row.id == history_id), None)
+        if target is None:
+            raise NotFound(f"No bookmark has this number: {history_id}", "`recollect bookmarks` lists them")
+        kept = self._put_aside(save_as)[1] if save_as else None
+        if kept is not None and kept.session == target.session:
+            kept = None
+        self._store.groups.change(self.group, Change(kept, target, Pointer(target.session, None, now_ms()), answer))
+        return _bookmark(target)
+
+    def history(self) -> list[Bookmark]:
+        """The bookmarks, newest first."""
+        return list(map(_bookmark, self._store.groups.bookmarks(self.group)))
+
+    def find(self, name: str) -> Bookmark | None:
+        """The bookmark with this number or name, in any case, or whose archive is this file; None if there is none.
+
+        Raises Ambiguous if several have the name.
+        """
+        bookmarks, file_name = self.history(), name.rpartition("/")[2]
+        if name.isdecimal() and (found := [item for item in bookmarks if item.id == int(name)]):
+            return found[0]
+        named = [item for item in bookmarks if item.name.casefold() == name.casefold()]
+        if not named and file_name:
+            archived = {":".join(key) for key in self._store.archives.named(file_name)}
+            named = [item for item in bookmarks if item.session_uid in archived]
+        if len(named) > 1:
+            raise Ambiguous(
+                f"{len(named)} bookmarks are named `{name}`", "give the number of one", self._choices(named)
+            )
+        return named[0] if named else None
+
+    def nearest(self, name: str) -> list[str]:
+        """Names of bookmarks like this one, or that have it in them."""
+        names = list(dict.fromkeys(item.name for item in self.history()))
+        having = [other for other in names if name.casefold() in other.casefold()]
+        return having[:3] or get_close_matches(name, names, 3, 0.5)
+
+    def _choices(self, bookmarks: list[Bookmark]) -> tuple[dict[str, str | None], ...]:
+        return tuple(
+            {
+                "id": str(item.id),
+                "session_uid": item.session_uid,
+                "ended_at": item.archived_at,
+                "repo": None,
+                "title": f"{item.id}  {item.name}",
+            }
+            for item in bookmarks
+        )
+
+    def clean(self, name: str) -> str:
+        """A name as it is stored: on one line, without secrets. Raises UsageError for none, or a long one."""
+        name = self._redact(" ".join(name.split()))
+        if not name or len(name) > _NAME_CHARS:
+            raise UsageError(f"Invalid name: {name[:_NAME_CHARS]}", f"give 1 to {_NAME_CHARS} characters")
+        return name
+
+    def _put_aside(self, name: str) -> tuple[Pointer, BookmarkRow]:
+        name = self.clean(name)
+        pointer = self._require_pointer()
+        session = self._store.sessions.find_named(*pointer.session)
+        began = session.started_at if session else None
+        created_ms = as_ms(began) if began else pointer.updated_ms
+        return pointer, BookmarkRow(0, self.group, pointer.session, name, created_ms, now_ms())
+
+    def _require_pointer(self) -> Pointer:
+        pointer = self._store.groups.pointer(self.group)
+        if pointer is None:
+            raise NotFound(f"No active session in group: {self.group}", "`recollect run` begins one")
+        return pointer
+
+    def _kept(self, bookmark: BookmarkRow) -> Bookmark:
+        rows = self._store.groups.bookmarks(self.group)
+        return _bookmark(next(row for row in rows if row.session == bookmark.session))
+
+
+def key_of(session_uid: str) -> SessionKey:
+    """A session's key; raises UsageError for what is no uid."""
+    agent, colon, native_id = session_uid.partition(":")
+    if not (agent and colon and native_id):
+        raise UsageError(f"Not a session_uid: {session_uid}", "it is AGENT:ID")
+    return SessionKey(agent, native_id)
+
+
+def _bookmark(row: BookmarkRow) -> Bookmark:
+    return Bookmark(
+        row.id,
+        row.group_name,
+        ":".join(row.session),
+        row.name,
+        rfc3339(row.created_ms) or "",
+        rfc3339(row.archived_ms) or "",
+    )
+
+
+Answer = Callable[[dict[str, object]], tuple[str, str]]  # what a request is answered, to be stored with its change
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A conversation that was put aside; `archive` is its document, if there is anything stored of it.
+
+    `was_done`: the same call had done it before, and was killed before it could say so.
+    """
+
+    bookmark: Bookmark
+    archive: str | None
+    was_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A conversation that is active again, and the bookmark of the one it replaced, if there is one.
+
+    `resume_command` continues it in `cwd` with the agent's own program. `was_done` as in `Cleared`.
+    """
+
+    group: str
+    session_uid: str
+    name: str
+    saved_as: str | None
+    was_done: bool = False
+    cwd: str | None = None
+    resume_command: str | None = None
+
+
+def clear_session(
+    group: Group,
+    sessions: GroupSessions,
+    name: str,
+    find: Callable[[str], Session],
+    write: Callable[[Session, Path, str], Path],
+    answer: Answer,
+) -> Cleared:
+    """Archive the active session, bookmark it, and have none; a running agent is closed.
+
+    The agent is closed first: were all to end after that, it would go on with the same session at the next prompt.
+    """
+    active, name = sessions.require(), sessions.clean(name)
+    archive = _archived(active, Path(group.conversations), name, find, write)
+    signal_close(Path(group.ipc))
+    change: dict[str, object] = {"session_uid": active, "name": name, "archive": archive}
+    return Cleared(sessions.put_aside(name, answer(change)), archive)
+
+
+def _archived(
+    session_uid: str,
+    folder: Path,
+    name: str,
+    find: Callable[[str], Session],
+    write: Callable[[Session, Path, str], Path],
+) -> str | None:
+    try:
+        session = find(session_uid)
+    except NotFound:
+        return None  # it was never stored: excluded, forgotten, or without a word in it
+    return str(write(session, folder, name))
+
+
+def resume_session(group: Group, sessions: GroupSessions, target: str, save_as: str | None, answer: Answer) -> Resumed:
+    """Make a bookmarked session the active one, `save_as` keeping the one active now; a running agent is closed.
+
+    Raises NotFound with names like it, or Ambiguous with all of that name; then nothing changes.
+    """
+    bookmark = sessions.find(target)
+    if bookmark is None:
+        near = sessions.nearest(target)
+        hint = (
+            f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "`recollect bookmarks` lists them"
+        )
+        raise NotFound(f"No bookmark has this number, name or archive: {target}", hint)
+    if save_as is not None:
+        sessions.require()
+        save_as = sessions.clean(save_as)
+    signal_close(Path(group.ipc))
+    change: dict[str, object] = {"session_uid": bookmark.session_uid, "name": bookmark.name, "saved_as": save_as}
+    sessions.restore(bookmark.id, save_as, answer(change))
+    return Resumed(group.name, bookmark.session_uid, bookmark.name, save_as)

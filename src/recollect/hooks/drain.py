@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from recollect.api import Memory
-    from recollect.sweep_report import SweepReport
+    from recollect.sweep import SweepReport
 
 _NICE = 10
 _MOST_TRIES, _PAUSE_S = 120, 0.5  # while another sweep runs

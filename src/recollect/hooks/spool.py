@@ -4,8 +4,7 @@ import json
 import os
 import time
 
-from recollect.background import start
-from recollect.home import GROUP_VARIABLE, IPC_VARIABLE, SPOOL_NAME, environment
+from recollect.home import GROUP_VARIABLE, IPC_VARIABLE, SPOOL_NAME, environment, start_recollect
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -39,4 +38,4 @@ def start_sweep(log_path: str) -> None:
     It works for no group, even if a group's agent starts it: its sessions are stored like all others.
     """
     variables = {name: value for name, value in environment().items() if name not in (GROUP_VARIABLE, IPC_VARIABLE)}
-    start(("hooks", "sweep"), variables, log_path)
+    start_recollect(("hooks", "sweep"), variables, log_path)

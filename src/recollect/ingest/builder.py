@@ -31,6 +31,7 @@ from recollect.errors import SourceUnreadable
 from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
 from recollect.kinds import HISTORY_LANE, SessionKey
 from recollect.redact import Learned, Redactor
+from recollect.schema import name_half
 from recollect.store import (
     HIDES_LEARNED,
     IS_CLAMPED,
@@ -56,7 +57,6 @@ from recollect.store import (
     second_uid,
 )
 from recollect.text import Columns, columns_of
-from recollect.uids import name_half
 
 KEPT_BAD_LINES = 1000  # of a file; further ones are only counted
 

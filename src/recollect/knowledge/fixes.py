@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from recollect.amounts import plural
 from recollect.clock import rfc3339
 from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
@@ -13,6 +12,7 @@ from recollect.knowledge.signature import differs_by_name, is_literal, place_of,
 from recollect.knowledge.topics import fulltext_query, has_word, relevance, topic_words
 from recollect.sessions import changed_since
 from recollect.store import Store, StoredFact
+from recollect.text import plural
 
 LEAST_CONFIDENCE = 0.5
 _LEAST_ALIKE = 0.6

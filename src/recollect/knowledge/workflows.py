@@ -7,7 +7,6 @@ from functools import cache
 from itertools import groupby, islice, pairwise, takewhile
 
 from recollect import schema
-from recollect.amounts import plural
 from recollect.clock import rfc3339
 from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
 from recollect.kinds import KIND_FAMILY, SessionKey
@@ -18,7 +17,7 @@ from recollect.knowledge.records import Evidence, Fact, FailingCommand, Route, W
 from recollect.knowledge.runs import Run
 from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import ExchangeRow, HeaderFilter, StatRow, Step, Store, StoredExchange
-from recollect.text import ELLIPSIS
+from recollect.text import ELLIPSIS, plural
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200

@@ -22,14 +22,11 @@ from typing import TYPE_CHECKING
 from recollect.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from recollect.live.backfill import Backfill
-    from recollect.live.commands import Reply, route
     from recollect.live.host import Live
-    from recollect.live.in_threads import AsyncLive
-    from recollect.live.manager import ManagedSession, SessionManager
+    from recollect.live.jsonl import Backfill
+    from recollect.live.manager import AsyncLive, ManagedSession, RecollectSessionStore, Reply, SessionManager, route
     from recollect.live.recall import SearchResult
     from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, LiveStatus, Media, Message
-    from recollect.live.session_store import RecollectSessionStore
 else:
     __getattr__ = lazy_names(__name__, __file__)
 

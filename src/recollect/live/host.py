@@ -18,13 +18,21 @@ from recollect.api import Filters, Memory
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import UsageError
 from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
-from recollect.live.appender import LIVE, Appender, session_info
-from recollect.live.content import as_one_line, calls_of, find_states, reference, said, without_bytes
+from recollect.live.appender import (
+    LIVE,
+    Appender,
+    as_one_line,
+    calls_of,
+    find_states,
+    reference,
+    said,
+    session_info,
+    without_bytes,
+)
 from recollect.live.records import Appended, LiveSession, LiveStatus, Media, Message, make_status
 from recollect.recall import SearchAnswer
-from recollect.schema import session_uid
+from recollect.schema import event_uid, session_uid
 from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
-from recollect.uids import event_uid
 
 if TYPE_CHECKING:
     from os import PathLike

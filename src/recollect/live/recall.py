@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from recollect.amounts import plural
 from recollect.clock import as_datetime
 from recollect.errors import NotFound
-from recollect.live.content import text_of
+from recollect.live.appender import text_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, fenced, one_line
-from recollect.text import cut_short, payload_text
+from recollect.text import cut_short, payload_text, plural
 
 if TYPE_CHECKING:
     from recollect.live.host import Live

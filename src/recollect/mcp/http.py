@@ -18,8 +18,7 @@ from recollect.errors import RecollectError
 from recollect.files import write_new
 from recollect.loopback import HOST, has_own_host, has_own_origin, read_body
 from recollect.mcp.door import INSTRUCTIONS, Door
-from recollect.mcp.frames import MOST_BYTES, parse
-from recollect.mcp.server import HANDSHAKES, MODERN, Server
+from recollect.mcp.server import HANDSHAKES, MODERN, MOST_BYTES, Server, parse
 
 PATH = "/mcp"
 _TOKEN_NAME = "mcp-token"

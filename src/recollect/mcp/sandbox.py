@@ -9,12 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import RecollectError
+from recollect.files import HISTORY_NAME, open_shared
 from recollect.groups import ask
-from recollect.mcp.changing import CLEARED, RESUMED
-from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, error_text, shown
-from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
+from recollect.mcp.door import (
+    CLEARED,
+    GROUP_TOOLS,
+    INSTRUCTIONS,
+    RESUMED,
+    TOOLS,
+    BadArguments,
+    Door,
+    Page,
+    Scope,
+    Tool,
+    check,
+    error_text,
+    shown,
+)
 from recollect.recall import AGENT, TOOL, USER, Recalled
-from recollect.shared_folder import HISTORY_NAME, open_shared
 from recollect.text import cut_short
 
 _PATIENCE_S = 30

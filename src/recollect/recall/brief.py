@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 
-from recollect.amounts import plural
 from recollect.clock import now_ms, rfc3339
 from recollect.home import PREPARED_NAME
 from recollect.kinds import HANDED_PLAN, SessionKey
@@ -20,7 +19,7 @@ from recollect.recall.fence import TOOL, USER
 from recollect.recall.prepared import brief_path
 from recollect.sessions import has_subject
 from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store, replace_file
-from recollect.text import cut_short
+from recollect.text import cut_short, plural
 
 _SESSIONS = 3
 _REQUEST_CHARS = 400

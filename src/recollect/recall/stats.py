@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.amounts import money, plural
 from recollect.errors import UsageError
 from recollect.store import Span, StatRow, Store
+from recollect.text import money, plural
 
 BREAKDOWNS = ("day", "week", "month", "block", "session", "repo", "model", "agent", "tool", "command")
 _WHOLE_SESSIONS = ("session", "repo", "agent")  # a session is in one line of these

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from recollect.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from recollect.redact.learned import Learned
+    from recollect.redact.finder import Learned
     from recollect.redact.marks import (
         KEY_BYTES,
         KEY_FILE,
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
         without_rules,
     )
     from recollect.redact.redactor import AHO_CORASICK, HYPERSCAN, KnownValues, NamedBefore, Redactor
-    from recollect.redact.rules import RULES
-    from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
+    from recollect.redact.rules import RULES, AllowList, RedactionRules, UserRule
     from recollect.redact.values import has_placeholder
 else:
     __getattr__ = lazy_names(__name__, __file__)

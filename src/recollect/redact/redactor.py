@@ -18,15 +18,21 @@ import orjson
 
 from recollect.kinds import SessionKey
 from recollect.redact import values
-from recollect.redact.commands import COMMANDS, FLAG_NAME
-from recollect.redact.decoding import COLOUR, ESCAPE
-from recollect.redact.finder import BY_NAME, ESCAPED, EVERYTHING, NAMES, Finder, Span, expressions
-from recollect.redact.formats import find_beginning
-from recollect.redact.learned import Learned
+from recollect.redact.finder import BY_NAME, ESCAPED, EVERYTHING, NAMES, Finder, Learned, Span, expressions
 from recollect.redact.marks import UNSCANNABLE, NamedValue, key_id, mark
-from recollect.redact.patterns import ANY_KEYWORD, KEYWORD
-from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
+from recollect.redact.named import COMMANDS, FLAG_NAME
+from recollect.redact.rules import (
+    NAME_FIELDS,
+    VALUE_FIELDS,
+    VERSION,
+    AllowList,
+    RedactionRules,
+    UserRule,
+    find_beginning,
+)
 from recollect.redact.scanners import (
+    ANY_KEYWORD,
+    KEYWORD,
     AhoCorasickScanner,
     Clock,
     HyperscanScanner,
@@ -35,7 +41,7 @@ from recollect.redact.scanners import (
     Scanner,
     TooManyHits,
 )
-from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
+from recollect.redact.values import COLOUR, ESCAPE
 
 HYPERSCAN = "hyperscan"
 AHO_CORASICK = "ahocorasick"

@@ -14,8 +14,8 @@ from functools import cache
 from typing import TypeVar
 
 from recollect.kinds import SessionKey, session_uid
+from recollect.schema import name_half
 from recollect.store import HALF_BYTES, Ancestry, Candidate, SharedResponse, Store, StoredRow
-from recollect.uids import name_half
 
 _T = TypeVar("_T")
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from recollect.progress import Progress
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
 from recollect.sessions.groups import assign_groups
 from recollect.sessions.relations import mark_copies
 from recollect.sessions.repos import name_repos
 from recollect.store import Store, StoredSession
+from recollect.text import Progress
 
 
 def settle_sessions(

@@ -1,14 +1,28 @@
-"""The routes of the page, as a table, and how an answer becomes HTML or JSON."""
+"""The routes of the page as a table, how an answer becomes HTML or JSON, and the server: one socket, one user.
 
+While a page is open, the server stores what agents write, and tells the pages that are looking.
+"""
+
+import asyncio
 import re
-from collections.abc import Callable
+import signal
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from functools import partial
+from html import escape
 from pathlib import Path
+from queue import Empty, LifoQueue
+from threading import BoundedSemaphore
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlencode
 
 import orjson
+import uvicorn
 from jinja2 import Environment
 from markupsafe import Markup
 from starlette.applications import Starlette
@@ -17,19 +31,112 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from recollect.amounts import session_counts
-from recollect.api import Memory
+from recollect.api import Memory, open_memory
 from recollect.archive import html
+from recollect.config import freshness_mode
 from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
+from recollect.files import write_new
 from recollect.kinds import signal_words
-from recollect.loopback import read_body
+from recollect.loopback import HOST, read_body
 from recollect.schema import to_json
+from recollect.store import work_name
+from recollect.text import session_counts
 from recollect.web import charts, pages, session
-from recollect.web.actions import ACTIONS, Action
 from recollect.web.guard import CODE_HEADER, EXCHANGE_PATH, STATIC_PREFIX, VISIT_HEADER, Guard, Tokens
-from recollect.web.live import Live
 from recollect.web.pages import Params, Records
-from recollect.web.readers import Readers
+from recollect.web.session import ACTIONS, Action
+
+_AT_ONCE = 4  # more would only wait for each other's interpreter lock
+
+
+class Readers:
+    """Lends memories, one to a request at a time: a connection cannot answer two at once."""
+
+    def __init__(self, open_one: Callable[[], Memory]) -> None:
+        self._open = open_one
+        self._idle: LifoQueue[Memory] = LifoQueue()
+        self._room = BoundedSemaphore(_AT_ONCE)
+
+    @contextmanager
+    def lend(self) -> Iterator[Memory]:
+        """A memory for the block. One in which anything went wrong is closed, not lent again."""
+        with self._room:
+            try:
+                memory = self._idle.get_nowait()
+            except Empty:
+                memory = self._open()
+            try:
+                yield memory
+            except BaseException:
+                memory.close()
+                raise
+            self._idle.put(memory)
+
+    def close(self) -> None:
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+
+_LOOK_SECONDS = 1.0
+_TELL_SECONDS = 0.2
+_HEARTBEAT_SECONDS = 15.0
+
+
+class Live:
+    """A thread that looks at the agents' files and at the store, and a number that grows with each change."""
+
+    def __init__(self, readers: Readers, *, may_sweep: bool) -> None:
+        self._readers = readers
+        self._may_sweep = may_sweep
+        self._commits: tuple[int, ...] | None = None
+        self._stopped = threading.Event()
+        self.changes = 0
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="recollect-live", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_LOOK_SECONDS):
+            with suppress(RecollectError, OSError):  # busy or full now: the next look may find it otherwise
+                self.look()
+
+    def look(self) -> None:
+        """Store what is new if that is quick, and count a change if the store has one."""
+        with self._readers.lend() as memory:
+            needs_sweep = self._may_sweep and _needs_sweep(memory)
+        if needs_sweep:
+            with open_memory(create=False) as writer:
+                writer.sweep()
+        with self._readers.lend() as memory:
+            commits = memory.commits()
+        if self._commits is not None and commits != self._commits:
+            self.changes += 1
+        self._commits = commits
+
+    async def stream(self) -> AsyncIterator[str]:
+        """Server-sent events: one for each change, and a comment now and then, by which a gone reader is noticed."""
+        seen, silent = self.changes, 0.0
+        yield ": connected\n\n"
+        while not self._stopped.is_set():
+            await asyncio.sleep(_TELL_SECONDS)
+            silent += _TELL_SECONDS
+            if self.changes != seen:
+                seen, silent = self.changes, 0.0
+                yield f"event: stored\ndata: {seen}\n\n"
+            elif silent >= _HEARTBEAT_SECONDS:
+                silent = 0.0
+                yield ": still here\n\n"
+
+
+def _needs_sweep(memory: Memory) -> bool:
+    if freshness_mode() != "auto" or memory.is_sweeping():
+        return False
+    freshness = memory.freshness()
+    return bool(freshness.files_changed) and freshness.is_quick
+
 
 FOLDER = Path(__file__).parent
 LIVE_PATH = "/live"
@@ -249,3 +356,60 @@ def marked(text: str, words: "tuple[str, ...] | str") -> Markup:
         ]
         place = match.end()
     return Markup("").join([*parts, Markup.escape(text[place:])])
+
+
+USUAL_PORT = 7391
+
+
+_PATIENCE_S = 5  # with a browser that was started
+
+
+def serve(opened: socket.socket, tell: Callable[[str], None], *, opens: bool, read_only: bool = False) -> None:
+    """Answer until interrupted. `tell` gets the address that works once, unless a browser `opens` it."""
+    tokens, port = Tokens(), opened.getsockname()[1]
+    readers = Readers(lambda: open_memory(read_only=True))
+    with readers.lend() as memory:  # raises now, in the terminal, if there is no store
+        forwarder = memory.settings.folder / f"{work_name('web')}.html"
+    live = Live(readers, may_sweep=not read_only)
+    app = make_app(Site(readers, tokens, live, read_only), port)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    live.start()
+    address = f"http://{HOST}:{port}/#code={tokens.code}"
+    if opens:
+        threading.Thread(target=_open, args=(address, forwarder, tokens, tell), daemon=True).start()
+    else:
+        tell(address)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # uvicorn ends by it, and raises it again
+    try:
+        _Server(config, live).run(sockets=[opened])
+    finally:
+        forwarder.unlink(missing_ok=True)
+        readers.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams to open pages before it waits for what is being answered."""
+
+    def __init__(self, config: uvicorn.Config, live: Live) -> None:
+        super().__init__(config)
+        self._live = live
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._live.stop()
+        await super().shutdown(sockets)
+
+
+def _open(address: str, forwarder: Path, tokens: Tokens, tell: Callable[[str], None]) -> None:
+    """Have the browser open a file that only this user may read; its arguments are for every user to see."""
+    page = f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(address)}"><title>Recollect</title>'
+    write_new(forwarder, page.encode())
+
+    def start() -> None:  # returns when the browser of a terminal ends
+        if not webbrowser.open(forwarder.as_uri()):
+            tokens.settled.set()
+
+    threading.Thread(target=start, daemon=True).start()
+    if not (tokens.settled.wait(_PATIENCE_S) and tokens.is_used):
+        tell(address)
+    tokens.settled.wait()
+    forwarder.unlink(missing_ok=True)

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
-from recollect.amounts import duration, money
 from recollect.archive import compact
+from recollect.text import duration, money
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = 5

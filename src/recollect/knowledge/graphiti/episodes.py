@@ -17,7 +17,7 @@ from recollect.errors import RecollectError
 from recollect.knowledge.graphiti.budget import BudgetReached, TokenMeter
 from recollect.knowledge.graphiti.client import Graph
 from recollect.knowledge.graphiti.plan import Episode
-from recollect.progress import Progress
+from recollect.text import Progress
 
 _PREVIOUS = 2  # episodes of the same session that a model is shown
 _SAGAS = (

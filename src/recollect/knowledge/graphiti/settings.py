@@ -6,8 +6,7 @@ from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recollect.background import start
-from recollect.home import environment
+from recollect.home import environment, start_recollect
 from recollect.store import MAIN_GROUP
 
 FACTS, EPISODES, OFF = "facts", "episodes", "off"
@@ -52,4 +51,4 @@ class GraphitiSettings:
             return
         words = ("graphiti", "push", "--mode", self.after_sweep, "--since", f"{_PUSHED_DAYS}d")
         named = {"RECOLLECT_HOME": str(folder)} if config_path.parent == folder else {}
-        start(words, {**environment(), **named}, str(folder / "graphiti.log"))
+        start_recollect(words, {**environment(), **named}, str(folder / "graphiti.log"))

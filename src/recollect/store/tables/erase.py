@@ -9,6 +9,7 @@ import apsw
 
 from recollect.home import RESCUED_NAME, SPOOL_NAME
 from recollect.kinds import SessionKey
+from recollect.schema import name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
@@ -19,7 +20,6 @@ from recollect.store.tables.events import CONTENT
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_keys, json_list
 from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name, pack, unpack
-from recollect.uids import name_half
 
 # Folders of files that name sessions, in whatever words their writers chose.
 _FOLDERS = (SPOOL_NAME, RESCUED_NAME, "logs")

@@ -17,6 +17,7 @@ import orjson
 
 from recollect.clock import now_ms
 from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
+from recollect.schema import name_half
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
@@ -34,7 +35,6 @@ from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
-from recollect.uids import name_half
 
 if TYPE_CHECKING:
     from recollect.store.tables.texts import Rules

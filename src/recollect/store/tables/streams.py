@@ -15,13 +15,13 @@ from recollect.kinds import (
     SessionKey,
     may_tell_queued,
 )
+from recollect.schema import name_half
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
 from recollect.store.tables.events import CONTENT, IS_ABANDONED, IS_RETRY, IS_TYPED, MAY_REPEAT, STANDS_IN, EventHeaders
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
-from recollect.uids import name_half
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
 # the oldest version of the redaction rules that anything of it went through; NULL: none.

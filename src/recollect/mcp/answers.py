@@ -1,26 +1,194 @@
-"""What the reading tools answer: sessions, events and files as records for the fence."""
+"""What the tools answer: sessions, events, files, decisions and workflows as records for the fence.
 
-from collections.abc import Iterator
+Each tool is a function of its name. Those that change something do only what a call names, never what recalled text
+asks for.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recollect import distill, knowledge, recall
-from recollect.amounts import plural
-from recollect.errors import NotFound
+from recollect.clock import moment_ms
+from recollect.errors import NotFound, UsageError
 from recollect.kinds import EDIT
-from recollect.mcp.door import BadArguments, Call, Page
-from recollect.mcp.knowing import discussed
-from recollect.mcp.scope import UID_CHARS, WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
-from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
-from recollect.text import ELLIPSIS, column_of, cut_short, evidence, payload_text
+from recollect.mcp.door import CLEARED, RESUMED, BadArguments, Call, Page
+from recollect.recall import AGENT, TOOL, USER, Discussion, Filters, Recalled, read_brief
+from recollect.text import ELLIPSIS, column_of, cut_short, duration, evidence, number, payload_text, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from recollect.knowledge import Fix
+    from recollect.knowledge import Fact, FailingCommand, Fix, Route, Workflow
     from recollect.recall import FileEdit, FileVisit, Match, SearchAnswer, SessionHit
     from recollect.schema import Session
     from recollect.sessions import TranscriptItem
+
+_NO_SESSION = "No session here has this id; `list_sessions` and `session_search` show ids"
+_NOTHING_HERE = "Nothing about this repository is stored yet."
+UID_CHARS = 12  # of an event's id, from its end, as digests cite it: enough for `at`
+WIDER = 'Pass "everywhere": true to search all repositories.'
+
+
+def session_of(call: Call, name: str) -> "Session":
+    """The session of an id; raises BadArguments if there is none, or none on this side of the wall."""
+    try:
+        session = call.memory.session(name)
+    except NotFound:
+        raise BadArguments(_NO_SESSION) from None
+    if call.scope.has_wall and call.scope.group is None and session.repo not in repos_of(call):
+        raise BadArguments(_NO_SESSION)
+    return session
+
+
+def filters_of(call: Call, everywhere: bool, filters: dict[str, Any]) -> Filters | None:
+    """The filters of a call, within its scope; None if nothing is known of the repository that it is in."""
+    if everywhere and call.scope.has_wall:
+        raise BadArguments("This server is limited to one repository or group: leave out `everywhere`")
+    for name in ("since", "before"):
+        try:
+            moment_ms(name, filters.get(name))
+        except UsageError:
+            raise BadArguments(f"`{name}` must be a date such as 2026-11-01, 7d, yesterday or last week") from None
+    if everywhere or call.scope.group is not None:  # a memory of a group has nothing else
+        return Filters(**filters)
+    return Filters(repo=str(call.scope.folder), **filters) if repos_of(call) else None
+
+
+def repos_of(call: Call) -> Sequence[str]:
+    try:
+        return call.memory.repos_named(str(call.scope.folder))
+    except NotFound:
+        return []
+
+
+def nothing_here(call: Call) -> Page:
+    return Page(_NOTHING_HERE if call.scope.has_wall else f"{_NOTHING_HERE} {WIDER}", [])
+
+
+def offset_of(cursor: str) -> int:
+    if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 9:
+        raise BadArguments("`cursor` must be the number at the end of an earlier answer")
+    return int(cursor)
+
+
+def ms_of(when: str | None) -> int | None:
+    return round(datetime.fromisoformat(when).timestamp() * 1000) if when else None
+
+
+_TEXT_CHARS, _ABOUT_CHARS = 600, 100
+_MOST_SEQUENCES, _MOST_FAILING = 12, 8
+_NOTHING = "No decision found. `session_search` searches for the words."
+_OPENS = "`get_session` reads an event with `at`"
+_SURE = 0.7  # what a plain wish in passing does not reach
+
+
+def recall_decisions(
+    call: Call, topic: str = "", history: bool = False, limit: int = 10, everywhere: bool = False, cursor: str = "0"
+) -> Page:
+    """What is known about a topic; without one, what was decided and still holds, mere wishes last."""
+    offset = offset_of(cursor)
+    narrowed = filters_of(call, everywhere, {})
+    if narrowed is None:
+        return nothing_here(call)
+    knowledge = call.memory.knowledge
+    if topic:
+        return _reasons(knowledge.why(topic, narrowed, limit=None, exclude=call.running), offset, limit)
+    facts = sorted(knowledge.decisions(narrowed, history=history), key=lambda fact: fact.confidence < _SURE)
+    if not facts:
+        return Page(_NOTHING, [])
+    return Page(
+        f"Decisions: {len(facts)}, the more certain ones first, then newest first; {_OPENS}.",
+        [_fact(fact) for fact in facts[offset : offset + limit]],
+        offset,
+        len(facts),
+    )
+
+
+def _reasons(answers: "Sequence[Fact | Discussion]", offset: int, limit: int) -> Page:
+    if not answers:
+        return Page(_NOTHING, [])
+    records = [discussed(answer) if isinstance(answer, Discussion) else _fact(answer) for answer in answers]
+    count = sum(not isinstance(answer, Discussion) for answer in answers)
+    lead = f"Decisions and reasons: {count}, the best answer first" if count else "No decision on record"
+    lead += f"; then {len(answers) - count} exchanges that discussed it" if len(answers) > count else ""
+    return Page(f"{lead}; {_OPENS}.", records[offset : offset + limit], offset, len(answers))
+
+
+def discussed(exchange: Discussion) -> Recalled:
+    """An exchange as a record: what was asked, said, and answered to that."""
+    parts = (
+        ("asked", exchange.request),
+        ("agent", exchange.answer),
+        ("next", "; ".join(exchange.next_steps)),
+        ("user replied", exchange.reply),
+    )
+    lines = [f"{what}: {cut_short(text, _TEXT_CHARS)}" for what, text in parts if text]
+    heading = f"discussed in session {exchange.session_uid} · evidence: event {exchange.event_uid}"
+    return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(exchange.at), exchange.repo)
+
+
+def _fact(fact: "Fact") -> Recalled:
+    facts = [
+        fact.predicate.replace("_", " "),
+        f"by {fact.by}",
+        f"session {fact.session_uid}" if fact.session_uid else "remembered",
+        f"confidence {fact.confidence}",
+        f"superseded {fact.invalid_at[:10]}" if fact.invalid_at else "",
+    ]
+    lines = [cut_short(fact.text, _TEXT_CHARS)]
+    lines += [f"until then: {cut_short(fact.until_then, _TEXT_CHARS)}"] if fact.until_then else []
+    lines += [f"in: {cut_short(fact.about, _ABOUT_CHARS)}"] if fact.about else []
+    if fact.reason and fact.reason not in fact.text:
+        lines.append(f"because: {cut_short(fact.reason, _TEXT_CHARS)}")
+    others = [other for other in fact.alternatives if other not in fact.text]
+    lines += [f"not: {cut_short(', '.join(others), _TEXT_CHARS)}"] if others else []
+    cited = [event.event_uid[-UID_CHARS:] for event in fact.evidence[-1:] if fact.session_uid]  # others are around it
+    lines += [f"evidence: event {uid}" for uid in cited]
+    origin = f"{USER}, {AGENT}" if fact.by == "user" else AGENT
+    return Recalled(origin, " · ".join(filter(None, facts)), "\n".join(lines), ms_of(fact.valid_at), fact.repo)
+
+
+def recall_workflows(call: Call, goal: str = "", everywhere: bool = False, cursor: str = "0") -> Page:
+    """How a goal was reached; without one, the orders of steps that work here and the commands that fail."""
+    offset = offset_of(cursor)
+    narrowed = filters_of(call, everywhere, {})
+    if narrowed is None:
+        return nothing_here(call)
+    if goal:
+        records = [_route(route) for route in call.memory.knowledge.how(goal, narrowed)]
+        lead = "How earlier sessions reached a similar goal, the best first."
+    else:
+        known = call.memory.knowledge.workflows(narrowed)
+        sequences = "\n".join(map(_sequence, known.workflows[:_MOST_SEQUENCES]))
+        records = (
+            [Recalled(AGENT, "what follows what, the most useful first; `!` failed", sequences)] if sequences else []
+        )
+        records += map(_failing, known.failing[:_MOST_FAILING])
+        lead = f"Of {known.exchanges} exchanges: sequences of steps, then commands that fail."
+    if not records:
+        return Page("No earlier session reached a similar goal." if goal else "No sequence of steps is common yet.", [])
+    return Page(lead, records[offset:], offset, len(records))
+
+
+def _route(route: "Route") -> Recalled:
+    heading = f"session {route.session_uid} · {number(route.tokens)} tokens · {duration(route.active_s)} of work"
+    lines = [f"goal: {cut_short(route.goal, _TEXT_CHARS)}", f"steps: {' → '.join(route.steps)}"]
+    return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(route.at), route.repo)
+
+
+def _sequence(workflow: "Workflow") -> str:
+    rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
+    taken = f"{workflow.support} times in {plural(workflow.sessions, 'session')}{rate}"
+    return f"{' → '.join(workflow.steps)} ({taken}, such as {workflow.session_uid})"
+
+
+def _failing(command: "FailingCommand") -> Recalled:
+    lines = [cut_short(command.command, _TEXT_CHARS), f"said: {cut_short(command.sample, _TEXT_CHARS)}"]
+    heading = f"failed {command.failures} of {command.uses} times, last in session {command.session_uid}"
+    return Recalled(f"{AGENT}, {TOOL}", heading, "\n".join(lines))
+
 
 _ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
 _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
@@ -323,3 +491,44 @@ def latest_sessions(call: Call, limit: int) -> Iterator[tuple[str, str]]:
 
 def _origin(kind: str) -> str:
     return _ORIGINS[column_of(kind)]
+
+
+def clear_session(call: Call, name: str) -> Page:
+    """Put the group's conversation aside under a name."""
+    done = call.memory.groups.clear(name, call.scope.group)
+    mark = Recalled(USER, f"bookmark {done.bookmark.id} · {done.bookmark.session_uid}", done.bookmark.name)
+    return Page(CLEARED, [mark])
+
+
+def resume_session(call: Call, history_id: str | int, save_as: str | None = None) -> Page:
+    """Make a bookmarked conversation the group's active one."""
+    done = call.memory.groups.resume(str(history_id), call.scope.group, save_as=save_as)
+    kept = [Recalled(USER, "the session active before is bookmarked as", done.saved_as)] if done.saved_as else []
+    return Page(RESUMED, [Recalled(TOOL, f"active: {done.session_uid}", done.name), *kept])
+
+
+def record_decision(call: Call, decision: str, why: str, topic: str | None = None, evidence: str | None = None) -> Page:
+    """Keep what was decided about this repository, as an agent's word."""
+    return _recorded(call, decision, topic, f"{why} (evidence: {evidence})" if evidence else why)
+
+
+def remember(call: Call, text: str, topic: str | None = None) -> Page:
+    """Keep something about this repository, as an agent's word."""
+    return _recorded(call, text, topic, None)
+
+
+def _recorded(call: Call, text: str, topic: str | None, why: str | None) -> Page:
+    repos = repos_of(call)
+    if not repos:
+        raise UsageError("Nothing about this repository is stored yet", "it can be recorded once a session has ended")
+    fact = call.memory.knowledge.record(text, topic=topic, repo=repos[0], why=why)
+    lead = "Recorded and marked as the agent's; `recall_decisions` returns it. The user can promote or reject it."
+    return Page(lead, [Recalled(AGENT, f"fact {fact.fact_uid}", fact.text, repo=fact.repo)])
+
+
+def forget_memory(call: Call, session: str, reason: str) -> Page:
+    """Ask the user to have a session forgotten. Deletes nothing."""
+    chosen = session_of(call, session)
+    call.memory.annotations.ask_to_forget(chosen, reason)
+    asked = Recalled(TOOL, f"session {chosen.session_uid}", "", repo=chosen.repo)
+    return Page("Nothing is deleted yet: the user confirms it with `recollect forget --pending`.", [asked])
