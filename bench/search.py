@@ -22,8 +22,7 @@ from pathlib import Path
 from generate import Words
 from recollect.agentkit.protocol import AgentProfile, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Source
 from recollect.analysis.distiller import distil_pending
-from recollect.ingest.builder import Task, read_batches
-from recollect.ingest.protection import Protection
+from recollect.ingest.builder import Protection, Task, read_batches
 from recollect.recall import Options, SearchAnswer, index_pending, search
 from recollect.redact import RedactionRules
 from recollect.schema import ASSISTANT_MSG, ERROR, SUMMARY_CHARS, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG

@@ -13,7 +13,7 @@ from recollect.api import Memory, doctor, open_memory
 from recollect.cli import main
 from recollect.errors import StoreDamaged
 from recollect.forget.rescan import RescanReport
-from recollect.ingest.protection import Protection
+from recollect.ingest.builder import Protection
 from recollect.kinds import SessionKey
 from recollect.redact import Learned, Redactor
 from recollect.schema import TOOL_RESULT

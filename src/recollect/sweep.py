@@ -55,7 +55,7 @@ def sweep(
         work.retain()
         store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
         store.checkpoint()
-        roots = store.known_files.roots(settings.host, settings.roots)
+        roots = store.sources.roots(settings.host, settings.roots)
         if only is None:
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
         is_prepared = (store.folder / PREPARED_NAME).exists()  # `forget` takes it away

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from recollect.agentkit.source import Source
+from recollect.agentkit.files import Source
 from recollect.agents import get_adapter
 from recollect.clock import now_ms
 from recollect.config import Settings

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import RecollectError
-from recollect.ingest.protection import Protection
+from recollect.ingest.builder import Protection
 from recollect.redact import RedactionRules
 from recollect.store import Store, open_store
 from recollect.store.sqlite import database as sqlite

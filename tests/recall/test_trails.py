@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.agents import BUILT_IN
 from recollect.api import Filters, Memory

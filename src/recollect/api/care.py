@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect import care, forget, ingest, redact, sessions
-from recollect.agentkit.files import resolve_root
-from recollect.agentkit.source import Source
+from recollect.agentkit.files import Source, resolve_root
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent

@@ -10,8 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.agentkit.files import resolve_root, unreadable_reason
-from recollect.agentkit.source import FOLDER, Cursor, Source
+from recollect.agentkit.files import FOLDER, Cursor, Source, resolve_root, unreadable_reason
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.kinds import HISTORY_LANE

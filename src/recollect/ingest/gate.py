@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.ingest.builder import Task
+from recollect.ingest.builder import Protection, Task
 from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, UNLISTED, Exclude, RuleFiles, unusable_lines
 from recollect.ingest.pool import Failure, Reading, grouped, read_tasks, stage_of
-from recollect.ingest.protection import Protection
 from recollect.schema import session_uid
 from recollect.sessions import Checkouts
 from recollect.store import (

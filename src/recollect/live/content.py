@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from recollect.agentkit.content import media_reference
-from recollect.agentkit.values import as_id, storable
+from recollect.agentkit.values import as_id, media_reference, storable
 from recollect.errors import NotFound
 from recollect.live.records import CHANGED, MISSING, MOVED, PRESENT, Media, Message
 

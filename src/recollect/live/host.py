@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from recollect import live
-from recollect.agentkit.content import summarise
+from recollect.agentkit.calls import shell_kind
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
-from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_id, as_text, call_key
+from recollect.agentkit.values import as_id, as_text, call_key, summarise
 from recollect.api import Filters, Memory
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import UsageError

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.answers import identity

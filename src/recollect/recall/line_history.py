@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
+from recollect.agentkit.calls import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
 from recollect.recall.answers import identity
 from recollect.recall.candidates import Sessions, nameless

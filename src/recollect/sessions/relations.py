@@ -63,7 +63,7 @@ class Relations:
     def _read(self, store: Store, keys: set[SessionKey]) -> set[SessionKey]:
         """Take down what is known of these; return whom it names."""
         self._origins |= store.streams.origins(keys)
-        links = store.streams.copy_links(keys)
+        links = store.lineage.copy_links(keys)
         for key, owner in links:
             if key != owner:
                 self._copied_from[key].add(owner)

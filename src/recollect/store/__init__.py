@@ -98,15 +98,17 @@ if TYPE_CHECKING:
         PreparedEviction,
         RetentionEvent,
     )
-    from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
     from recollect.store.tables.facts import (
         AMENDMENT,
         NOTE,
         PINNED,
         PROMOTED,
+        ExchangeRow,
+        ExchangeSteps,
         FactRow,
         FactTable,
         Note,
+        StoredExchange,
         StoredFact,
         Verdicts,
     )
@@ -121,7 +123,6 @@ if TYPE_CHECKING:
         Pointer,
     )
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
-    from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
@@ -191,7 +192,6 @@ class Store:
     # A search needs none of these and should start at once.
     intake: "Intake" = _part("Intake", "_cache", "folder")
     fulltext: "Fulltext" = _part("Fulltext", "_cache")
-    known_files: "KnownFiles" = _part("KnownFiles", "_cache")
     sources: "Sources" = _part("Sources", "_cache")
     streams: "Streams" = _part("Streams", "_cache", in_groups=True)
     lineage: "Lineage" = _part("Lineage", "_cache", in_groups=True)
@@ -276,10 +276,10 @@ class Store:
 
         Digests come first: one that covers these too would count as better than any that is made without them.
         """
-        stand_ins = self.streams.stand_ins()
+        stand_ins = self.lineage.stand_ins()
         if stand_ins:
             self.digests.cover_less(Counter(stand_ins.values()))
-            self.streams.drop_events(stand_ins)
+            self.lineage.drop(stand_ins)
         return len(stand_ins)
 
     def recover_appended(self) -> None:

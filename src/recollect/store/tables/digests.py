@@ -19,10 +19,11 @@ from recollect.store.tables.activity import (
     put_activity,
     seal_activity,
 )
-from recollect.store.tables.exchange_steps import ExchangeRow, put_exchanges
 from recollect.store.tables.facts import (
+    ExchangeRow,
     FactRow,
     drop_facts,
+    put_exchanges,
     put_fact_words,
     put_facts,
     seal_facts,
