@@ -213,7 +213,7 @@ def find_common(store: Store, events: int) -> None:
         "src",
         "not",
     ]
-    months = store.fulltext_search.frequencies(candidates).values()
+    months = store.words.frequencies(candidates).values()
     counts = {word: sum(month.get(word, 0) for month in months) for word in candidates}
     common = [word for word, count in counts.items() if count > 0.05 * events]
     queries = [*common, *(f"{one} {other}" for one, other in pairwise(common))]

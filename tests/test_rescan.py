@@ -105,7 +105,7 @@ def _found(memory: Memory) -> dict[str, list[str]]:
     for session in memory.sessions():
         name = (session.agent, session.native_session_id)
         places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
-        texts[session.session_uid] = b"".join(store.events.iter_payloads(*name, places))
+        texts[session.session_uid] = b"".join(store.payloads.iter(*name, places))
         for path in store.folder.glob("packs/*/*.pack"):
             texts[f"{path} unpacked"] = _unpacked(path)
     return {

@@ -48,7 +48,7 @@ def sweep(
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
-        is_upgraded = store.digests.has_outdated(analysis.VERSION)
+        is_upgraded = store.digest_rows.has_outdated(analysis.VERSION)
         if is_upgraded:
             analysis.distil_pending(store, partial(progress, "distilling"))
         forget.scrub_if_due(store)

@@ -10,7 +10,7 @@ from recollect.analysis.distiller import TINY_BYTES
 from recollect.api import Memory
 from recollect.errors import NotFound, StoreDamaged
 from recollect.store import ANY_SESSION
-from recollect.store.tables.digests import seal_digest
+from recollect.store.tables.digest_rows import seal_digest
 from tests.builders import AGENT, Home, event, sweep, usage
 
 
@@ -34,7 +34,7 @@ def _talk(session: str, count: int = 3) -> list[EventRecord]:
 
 def _distil(memory: Memory) -> int:
     """Distil what is pending; return of how many sessions that is."""
-    pending = memory._store.digests.pending(analysis.VERSION)
+    pending = memory._store.digest_rows.pending(analysis.VERSION)
     analysis.distil_pending(memory._store, lambda done, total: None)
     return len(pending)
 
@@ -260,7 +260,7 @@ def test_a_session_is_found_by_the_words_of_its_digest(tmp_path: Path, home: Hom
     memory = sweep(tmp_path / "store", home)
     _drop_events(memory, "s1", "s2")
 
-    found = memory._store.session_headers.by_digest('"zeppelin"', ANY_SESSION)
+    found = memory._store.digests.search('"zeppelin"', ANY_SESSION)
     assert [header.session_uid for header, _ in found] == [f"{AGENT}:s1"]
 
 
@@ -268,7 +268,7 @@ def test_a_session_that_turned_out_to_be_none_leaves_nothing(tmp_path: Path, hom
     home.write("a", *_talk("s1"), usage("s1", "u1", input_tokens=10))
     memory = sweep(tmp_path / "store", home)
 
-    memory._store.sessions.drop([(AGENT, "s1")])
+    memory._store.session_rows.drop([(AGENT, "s1")])
 
     for table in ("digests", "signals", "activity", "tool_use", "command_use", "digest_text"):
         assert memory._store._memory.value(f"SELECT count(*) FROM {table}") == 0

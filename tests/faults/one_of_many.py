@@ -68,7 +68,7 @@ def _session(store: Store, session: str, events: int) -> Iterator[str]:
     if len(rows) % events:
         yield f"{len(rows)} events of {session}"
     try:
-        payloads = list(store.events.iter_payloads(AGENT, session, sorted(row[1:] for row in rows)))
+        payloads = list(store.payloads.iter(AGENT, session, sorted(row[1:] for row in rows)))
     except RecollectError as error:
         yield error.message
         return

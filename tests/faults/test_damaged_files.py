@@ -135,7 +135,7 @@ def _read_everything(folder: Path) -> None:
     with open_store(folder) as store:
         for agent, native_id in store.streams.names():
             rows = store.events.rows(agent, native_id, ("payload_start", "payload_bytes", "payload_hash"))
-            payloads = store.events.iter_payloads(agent, native_id, [row[:2] for row in rows])
+            payloads = store.payloads.iter(agent, native_id, [row[:2] for row in rows])
             if [sha256(payload).digest()[:16] for payload in payloads] != [row[2] for row in rows]:
                 raise StoreDamaged("a payload is not what was stored")
 

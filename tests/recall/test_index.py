@@ -30,7 +30,7 @@ SEPARATORS = (" ", "\n", ", ", "/", "-", "_", ".", "→")
 def found(store: Store, *terms: Term, columns: tuple[str, ...] | None = None) -> set[int]:
     """Numbers of the events that have all terms."""
     wanted = Wanted(tuple((term,) for term in terms), columns=columns)
-    index = store.fulltext_search
+    index = store.words
     chosen = EventFilter(with_copies=True)
     return {hit.id for month in index.months() for hit in index.find(month, wanted, EVEN, chosen, 100_000)}
 
@@ -69,7 +69,7 @@ def stored_texts(store: Store) -> dict[int, tuple[str, str]]:
     told = {}
     for (agent, native_id), stream in store.streams.names().items():
         rows = store.events.rows(agent, native_id, ("id", "kind", "payload_start", "payload_bytes"))
-        payloads = store.events.iter_payloads(agent, native_id, [(row[2], row[3]) for row in rows])
+        payloads = store.payloads.iter(agent, native_id, [(row[2], row[3]) for row in rows])
         for row, raw in zip(rows, payloads, strict=True):
             told[row[0]] = (row[1], evidence(payload_text(row[1], orjson.loads(raw))))
         assert stream
@@ -173,7 +173,7 @@ def test_a_few_sessions_and_many_are_looked_through_alike(tmp_path: Path, home: 
     for name in ("one", "two", "three"):
         home.write(name, *(event(name, number, text=f"walrus {number % 3}") for number in range(1, 9)))
     with sweep(tmp_path / "store", home) as memory:
-        index, streams = memory._store.fulltext_search, memory._store.streams.names()
+        index, streams = memory._store.words, memory._store.streams.names()
         few = (streams[AGENT, "one"], streams[AGENT, "three"])
         many = (*few, *range(1000, 1200))
 
@@ -207,7 +207,7 @@ def test_a_replaced_event_leaves_the_month_it_was_indexed_in(tmp_path: Path, mon
         index_pending(store)
 
         assert found(store, Term("oldword")) == set()
-        assert store.fulltext_search.months() == {"202610": 1}
+        assert store.words.months() == {"202610": 1}
 
 
 def _delete(store: Store, session: str = SESSION) -> None:
@@ -273,14 +273,14 @@ def test_a_second_sweep_indexes_nothing(tmp_path: Path, home: Home) -> None:
 def _forget_index(store: Store) -> None:
     with store._cache.transaction() as connection:
         connection.execute("DELETE FROM fulltext_marks")
-        for month in store.fulltext_search.months():
+        for month in store.words.months():
             connection.execute(f"DROP TABLE fts_{month}")
         connection.execute("DELETE FROM fulltext_months")
 
 
 def _instances(store: Store) -> list[tuple[Any, ...]]:
     """Every word of the index with its event, column and place."""
-    (month,) = store.fulltext_search.months()
+    (month,) = store.words.months()
     with store._cache.transaction() as connection:
         connection.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, fts_{month}, instance)")
         rows = sorted(connection.execute("SELECT * FROM temp.words"))

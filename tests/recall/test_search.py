@@ -513,7 +513,7 @@ def test_words_are_looked_up_without_reading_the_events_that_have_them(tmp_path:
     with open_for_reading(tmp_path / "store") as store:
         read: list[str] = []
         store.databases[0].connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda told: read.append(told["sql"]))
-        index = store.fulltext_search
+        index = store.words
         index.sessions_with(Wanted(((Term("walrus"),),)), EventFilter())
 
     (sql,) = (sql for sql in read if "MATCH" in sql)

@@ -278,7 +278,7 @@ def test_a_small_sub_agent_that_grows_after_its_eviction_keeps_the_line_that_say
 
         (line,) = memory.digest(memory.session("root")).sub_agents
         assert "count the sheep" in line
-        ((_, line),) = memory._store.digests.lines([f"{AGENT}:root"])[f"{AGENT}:root"].values()
+        ((_, line),) = memory._store.digest_rows.lines([f"{AGENT}:root"])[f"{AGENT}:root"].values()
         assert "count the sheep" in line
 
 

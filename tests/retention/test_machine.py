@@ -217,7 +217,7 @@ class Retention(RuleBasedStateMachine):
         self.memory.sweep()
         limit(self.memory, raw_soft_cap=LIMITS.raw_soft_cap)
         if name in self._held():
-            self.memory._store.digests.set_outdated(AGENT, name)
+            self.memory._store.digest_rows.set_outdated(AGENT, name)
         self._sweep()
 
     @rule(number=st.integers(0, 99))

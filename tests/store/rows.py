@@ -66,7 +66,7 @@ def put(store: Store, *batches: Batch) -> Written:
 def held(store: Store, session: str = SESSION) -> list[tuple[str, str]]:
     """(name, text) of every event of a session, in reading order."""
     rows = store.events.rows(AGENT, session, ("native_id", "payload_start", "payload_bytes"))
-    payloads = store.events.iter_payloads(AGENT, session, [(start, size) for _, start, size in rows])
+    payloads = store.payloads.iter(AGENT, session, [(start, size) for _, start, size in rows])
     return [(name, orjson.loads(payload)["text"]) for (name, _, _), payload in zip(rows, payloads, strict=True)]
 
 

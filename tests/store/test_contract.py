@@ -62,7 +62,7 @@ def test_a_reader_has_connections_of_its_own_and_cannot_write(folder: Path) -> N
 def test_equal_commits_mean_that_nothing_was_written(folder: Path) -> None:
     with open_store(folder) as store:
         before = store.commits()
-        store.sessions.find(SessionFilter())
+        store.sessions.find()
         assert store.commits() == before
 
         store.exclusions.add_folder("hash", "rule")

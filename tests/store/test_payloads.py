@@ -78,7 +78,7 @@ def test_payloads_may_be_asked_for_in_any_order(tmp_path: Path) -> None:
         put(store, batch({str(number): text for number, text in enumerate(texts)}))
         places = store.events.rows(AGENT, SESSION, ("payload_start", "payload_bytes"))
 
-        found = store.events.iter_payloads(AGENT, SESSION, [places[number] for number in (3, 0, 2, 2, 1)])
+        found = store.payloads.iter(AGENT, SESSION, [places[number] for number in (3, 0, 2, 2, 1)])
 
         assert [orjson.loads(payload)["text"] for payload in found] == [texts[number] for number in (3, 0, 2, 2, 1)]
 

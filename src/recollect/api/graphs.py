@@ -52,7 +52,7 @@ class Graphs:
         """
         own = {session.session_uid for session in self._memory.sessions()}
         own |= {session_uid(*key) for key in self._store.tombstones.names()}
-        own |= {note.note_uid for note, _ in self._store.verdicts.notes()}
+        own |= {note.note_uid for note, _ in self._store.facts.notes()}
         chosen = None if filters == NO_FILTERS else {session.session_uid for session in self._memory.sessions(filters)}
         report = graphiti.FactsPushed()
 

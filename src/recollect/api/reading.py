@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -81,7 +80,7 @@ class Reading:
         if sort not in store.SORTS:
             raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(store.SORTS)}")
         chosen = self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle)
-        matches = self._store.sessions.find(replace(chosen, sort=sort, limit=limit, offset=offset))
+        matches = self._store.sessions.find(chosen, sort=sort, limit=limit, offset=offset)
         return list(map(api.resumable, matches))
 
     def count_sessions(
@@ -96,7 +95,7 @@ class Reading:
         return self._store.sessions.count(self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle))
 
     def _chosen(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
-        return store.SessionFilter(recall.sessions_of(self._store, filters), **conditions)
+        return recall.sessions_of(self._store, filters)._replace(**conditions)
 
     def session(self, name: str) -> Session:
         """The one session with this id, prefix or suffix of an id (6 characters or more), title, or part of a title.
@@ -247,7 +246,7 @@ class Reading:
             for uid, fact in amended.items()
             if fact.session_uid
         }
-        headers = self._store.session_headers.named({amendment.session_uid for amendment in newer.values()})
+        headers = self._store.sessions.named({amendment.session_uid for amendment in newer.values()})
         return recall.with_amendments(hits, newer, headers)
 
     def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
@@ -281,7 +280,7 @@ class Reading:
 
     def names(self, of: str) -> list[str]:
         """Every `agent`, `repo` (its last name), `branch` or `model` of a session, the latest first."""
-        listed = self._store.session_headers.names(of)
+        listed = self._store.sessions.names(of)
         return list(dict.fromkeys(map(recall.last_name, listed))) if of == "repo" else listed
 
     def repos_named(self, name: str) -> list[str]:

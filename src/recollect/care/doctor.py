@@ -24,7 +24,6 @@ from recollect.retention import look_ahead
 from recollect.store import (
     CACHE_NAME,
     MEMORY_NAME,
-    SessionFilter,
     Store,
     abandoned,
     file_system_type,
@@ -250,12 +249,12 @@ def _integrity(store: Store) -> Iterator[Finding]:
 
 def _read_back(store: Store) -> tuple[int, int]:
     """Read every event's content, which checks that the packs are there, long enough and as written."""
-    sessions = store.sessions.find(SessionFilter())
+    sessions = store.sessions.find()
     events = 0
     for session in sessions:
         name = (session.agent, session.native_session_id)
         places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
-        events += sum(1 for _ in store.events.iter_payloads(*name, places))
+        events += sum(1 for _ in store.payloads.iter(*name, places))
     return len(sessions), events
 
 

@@ -30,7 +30,6 @@ from recollect.store import (
     EventRow,
     Facts,
     ProblemRow,
-    SessionFilter,
     SourceRow,
     Sources,
     Store,
@@ -252,7 +251,7 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
         is_settled = True
     except Busy:
         is_settled = False
-    rows = store.sessions.find(SessionFilter()) if is_settled else ()
+    rows = store.sessions.find() if is_settled else ()
     hashes = {key: session.content_hash for key, session in sessions.items()}
     return ImportReport(
         path=str(path),

@@ -38,7 +38,6 @@ from recollect.store import (
     HeldStream,
     KnownSource,
     Ledger,
-    SessionFilter,
     Store,
     abandoned,
     has_marks,
@@ -323,7 +322,7 @@ def _stream_faults(store: Store, stream: HeldStream) -> Iterator[Fault]:
 
 def _rows(store: Store) -> Look:
     """Whether each session's row in memory.db tells of the events that are held."""
-    sessions = store.sessions.find(SessionFilter())
+    sessions = store.sessions.find()
     streams = {(stream.agent, stream.native_id): stream for stream in store.raw.streams()}
     for number, session in enumerate(sessions, start=1):
         name = (session.agent, session.native_session_id)

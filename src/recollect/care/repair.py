@@ -130,7 +130,7 @@ def apply_repair(settings: Settings, repair: RepairPlan, progress: Progress) -> 
         with open_store(settings.folder, create=True) as store:
             lost = _rebuild(store, repair, aside, report, progress)
     with open_store(settings.folder) as store:
-        before = store.sessions.event_counts() | store.evictions.later_counts()
+        before = store.session_rows.event_counts() | store.evictions.later_counts()
         report.events_read_again = sweep(store, settings, progress).events_new
         if store.evictions.note_held_usage():  # by sources that were read again
             sweep(store, settings, progress)
@@ -208,7 +208,7 @@ def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int])
     now = store.raw.event_counts()
     missing = {name: count - now.get(name, 0) for name, count in before.items() if count > now.get(name, 0)}
     gone = missing.keys() - now.keys() - store.evictions.names()
-    store.sessions.set_evicted(sorted(gone), now_ms())
+    store.session_rows.set_evicted(sorted(gone), now_ms())
     for name, count in missing.items():
         yield f"{count:,} of {before[name]:,} events are {_whereabouts(store, settings, name)}"
 

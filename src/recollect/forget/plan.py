@@ -73,7 +73,7 @@ def _holds(store: Store, key: SessionKey, needle: _Needle) -> bool:
         return True
     # Not payload by payload: what was replaced or dropped since belongs to no event, but its bytes are still there.
     before = b""
-    for content in store.events.iter_content(*key):
+    for content in store.payloads.iter_content(*key):
         if needle.in_json in (before + content).decode("utf-8", "replace").casefold():
             return True
         before = content[-4 * len(needle.in_json) :]
@@ -314,7 +314,9 @@ class _Rows:
         parent = session.session_uid if session else session_uid(*key)
         spawned = {SessionKey(key.agent, child) for child in self._store.streams.spawned(*key)}
         erasure = self._store.erasure
-        return spawned.union(self._store.sessions.spawned(parent), erasure.named_after(key), erasure.empty_forks(key))
+        return spawned.union(
+            self._store.session_rows.spawned(parent), erasure.named_after(key), erasure.empty_forks(key)
+        )
 
     def describe(self, key: SessionKey, held: HeldContent, shared_events: int = 0) -> ForgottenSession:
         session = self.find(key)
@@ -350,7 +352,8 @@ def _matches(store: Store, selection: Selection, progress: Progress) -> Matches:
 
 def _matching_rows(store: Store, selection: Selection) -> list[SessionKey]:
     before = rfc3339(selection.before_ms)
-    sessions = store.sessions.find(SessionFilter(repo=selection.repo))
+    chosen = (("repo ending", (selection.repo,)),) if selection.repo is not None else ()
+    sessions = store.sessions.find(SessionFilter(chosen))
     keys = [_key(session) for session in sessions if before is None or (session.ended_at or "~") < before]
     if selection.excluded_by is None:
         return keys

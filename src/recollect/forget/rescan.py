@@ -59,7 +59,7 @@ def changed_payloads(
     held = store.rewrites.events(stream)
     for events in in_pieces(held, attrgetter("bytes")):
         places = [(event.start, event.bytes) for event in events]
-        content = list(store.events.iter_payloads(stream.agent, stream.native_id, places))
+        content = list(store.payloads.iter(stream.agent, stream.native_id, places))
         changed |= {events[number].id: new for number, new in redactor.payloads(content).items()}
     return changed, sum(event.bytes for event in held) < stream.stream_bytes
 

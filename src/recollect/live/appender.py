@@ -140,7 +140,7 @@ class Appender:
         missing = self.store.live.show([row for row in found if row is not None])
         if missing:
             host = self._memory.settings.host
-            self.store.sessions.put([(_session_row(row, host)._replace(group=self._group), []) for row in missing])
+            self.store.session_rows.put([(_session_row(row, host)._replace(group=self._group), []) for row in missing])
 
     def _restore(self) -> None:
         """Know again what only the packs remember, and sessions that came by an import."""

@@ -167,7 +167,7 @@ class Live:
     def media(self, session: str) -> list[Media]:
         """The files attached to a session, and what became of each; `media_roots` are searched for moved ones."""
         row = self._appender.get(session)
-        payloads = self._store.events.iter_payloads(row.agent, row.native_id, self._store.live.media(row))
+        payloads = self._store.payloads.iter(row.agent, row.native_id, self._store.live.media(row))
         references = [item for payload in payloads for item in orjson.loads(payload)["media"]]
         return find_states(references, self._media_roots)
 
@@ -181,7 +181,7 @@ class Live:
 
     def _messages(self, row: LiveRow, rows: Sequence[MessageRow]) -> list[Message]:
         places = [(message.payload_start, message.payload_bytes) for message in rows]
-        payloads = self._store.events.iter_payloads(row.agent, row.native_id, places)
+        payloads = self._store.payloads.iter(row.agent, row.native_id, places)
         return [_message(message, orjson.loads(payload)) for message, payload in zip(rows, payloads, strict=True)]
 
     def list_sessions(
@@ -260,7 +260,7 @@ class Live:
 
     def before(self, position: int, event_uids: Collection[str]) -> set[str]:
         """Which of these events come before a position in their session."""
-        events = self._store.event_headers.by_uid(event_uids)
+        events = self._store.events.by_uid(event_uids)
         return {uid for uid, event in events.items() if event.position < position}
 
     def messages_after(self, key: str, message_id: str | None, added: Collection[str] = ()) -> list[Message]:

@@ -44,5 +44,5 @@ def _batches(store: Store, streams: Sequence[PendingStream]) -> Iterator[list[In
 def _entries(store: Store, stream: PendingStream, piece: Sequence[PendingEvent]) -> list[Entry]:
     places = [(event.payload_start, event.payload_bytes) for event in piece]
     # Parsed as they come: a large one is not held beside what is made of it.
-    contents = map(orjson.loads, store.events.iter_payloads(stream.agent, stream.native_id, places))
+    contents = map(orjson.loads, store.payloads.iter(stream.agent, stream.native_id, places))
     return [Entry(event, columns_of(event.kind, content)) for event, content in zip(piece, contents, strict=True)]

@@ -34,7 +34,7 @@ def settle_sessions(
     accounted = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
     emptied = store.streams.emptied(accounted.empty)
     if is_all_read:
-        store.sessions.drop(emptied)
+        store.session_rows.drop(emptied)
     if has_moved := has_new_rules or store.rules.has_moved():
         name_repos(store, domains)
     if has_moved or store.groups.all():  # a session's file may have been read in a group's home for the first time

@@ -13,7 +13,7 @@ import orjson
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
+from recollect.store.tables.sessions import ANY_SESSION, SessionFilter, session_conditions
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 
 ACTIVITY = Table(
@@ -124,7 +124,7 @@ class SpentRow(NamedTuple):
 class Span:
     """Which part of the activity: of which sessions, of which time, in milliseconds, and of which root (its uid)."""
 
-    sessions: HeaderFilter = ANY_SESSION
+    sessions: SessionFilter = ANY_SESSION
     since_ms: int | None = None
     before_ms: int | None = None
     root: str | None = None
@@ -238,7 +238,7 @@ class Activity:
         )
         return [model for (model,) in rows]
 
-    def first_minute(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
+    def first_minute(self, sessions: SessionFilter = ANY_SESSION) -> int | None:
         """The first minute of any activity of these sessions."""
         where, bindings = _where(Span(sessions))
         rows = self._database.rows(
@@ -307,7 +307,7 @@ _DIGESTS = (
 
 
 def _where(span: Span) -> tuple[str, list[Any]]:
-    of_sessions, bindings = header_conditions(span.sessions)
+    of_sessions, bindings = session_conditions(span.sessions)
     chosen = [of_sessions] if bindings else []
     if span.root is not None:
         chosen.append("root_session_uid = ?")

@@ -138,12 +138,52 @@ _ORDER = "lane, position, event_uid"
 _OF_SESSION = "stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
 
 
-class Events:
-    """The events of a store and the payloads behind them."""
+class EventHeader(NamedTuple):
+    """What a hit says of an event."""
+
+    id: int
+    stream: int
+    event_uid: bytes
+    seq: int
+    lane: str
+    position: int
+    ts_ms: int | None
+    kind: str
+    tool: str | None
+    flags: int
+    summary: str
+    payload_start: int
+    payload_bytes: int
+
+
+_COLUMNS = ", ".join(EventHeader._fields)
+_ENDINGS = (USER_MSG, ASSISTANT_MSG, COMPLETION, ERROR, HUMAN_INTERVENTION)
+
+
+class Payloads:
+    """What the events of a store hold, out of the packs."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self._database = database
         self._folder = folder
+
+    def iter(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
+        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
+            if reader.is_held:
+                yield from (reader.read(start, length) for start, length in places)
+
+    def iter_content(self, agent: str, native_id: str) -> Iterator[bytes]:
+        """Yield all that is stored in a session's frames, whether or not an event still has it."""
+        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
+            yield from (bytes(reader.content(row).payloads) for row in reader)
+
+
+class Events:
+    """The events of a store without their payloads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def rows(
         self,
@@ -192,46 +232,6 @@ class Events:
             )
         before = f"SELECT count(*) FROM events WHERE {_OF_SESSION} AND ({_ORDER}) < (?3, ?4, ?5)"
         return self._database.rows(before, (agent, native_id, *rows[0][:3]))[0][0] if rows else None
-
-    def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
-        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
-            if reader.is_held:
-                yield from (reader.read(start, length) for start, length in places)
-
-    def iter_content(self, agent: str, native_id: str) -> Iterator[bytes]:
-        """Yield all that is stored in a session's frames, whether or not an event still has it."""
-        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
-            yield from (bytes(reader.content(row).payloads) for row in reader)
-
-
-class EventHeader(NamedTuple):
-    """What a hit says of an event."""
-
-    id: int
-    stream: int
-    event_uid: bytes
-    seq: int
-    lane: str
-    position: int
-    ts_ms: int | None
-    kind: str
-    tool: str | None
-    flags: int
-    summary: str
-    payload_start: int
-    payload_bytes: int
-
-
-_COLUMNS = ", ".join(EventHeader._fields)
-_ENDINGS = (USER_MSG, ASSISTANT_MSG, COMPLETION, ERROR, HUMAN_INTERVENTION)
-
-
-class EventHeaders:
-    """Events of cache.db, a few at a time."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def of(self, events: Collection[int]) -> dict[int, EventHeader]:
         rows = self._database.rows(

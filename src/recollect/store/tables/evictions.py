@@ -27,11 +27,11 @@ from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
-from recollect.store.tables.digests import Digests, seal_digest
+from recollect.store.tables.digest_rows import DigestRows, seal_digest
 from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
-from recollect.store.tables.sessions import SessionRow
+from recollect.store.tables.session_rows import SessionRow
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 from recollect.uids import name_half
@@ -377,7 +377,7 @@ class EvictionTable:
         records = []
         for agent, native_id, reason, size, at_ms in rows:
             key = SessionKey(agent, native_id)
-            eviction = PreparedEviction(*key, reason, size, Digests(self._memory).read_back(*key))
+            eviction = PreparedEviction(*key, reason, size, DigestRows(self._memory).read_back(*key))
             counts = read_counts(self._memory, key, is_sealed=True)
             records.append((KIND, self._data(eviction, at_ms, self._packed_keys(key), self._base(key), counts)))
         return records

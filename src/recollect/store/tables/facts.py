@@ -14,7 +14,7 @@ import orjson
 from recollect.clock import now_ms
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
+from recollect.store.tables.sessions import ANY_SESSION, SessionFilter, session_conditions
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table
 from recollect.text import spaced
 
@@ -104,6 +104,39 @@ class StoredFact(FactRow):
     verdict: str | None
 
 
+class ExchangeRow(NamedTuple):
+    """An exchange as its steps, and the session it is read with. `has_succeeded` is None where nothing tells."""
+
+    since_ms: int | None
+    request_uid: str
+    goal: str
+    steps: str
+    has_succeeded: int | None
+    tokens: int
+    active_ms: int
+    usd: float | None
+    session_uid: str = ""
+    agent: str = ""
+    repo: str | None = None
+
+
+_EXCHANGE = ExchangeRow._fields[:-3]  # all but the session
+
+
+class Note(NamedTuple):
+    """Something that was decided or is preferred, as the user or an agent wants it remembered."""
+
+    note_uid: str
+    group_name: str
+    repo: str | None
+    origin: str
+    topic: str
+    text: str
+    reason: str | None
+    since_ms: int
+    recorded_ms: int
+
+
 _PLAIN = [field.name for field in fields(FactRow)][:-2]  # all but the documents, which are last
 _COLUMNS = ", ".join(f"f.{name}" for name in (*_PLAIN, "details", "evidence"))
 _plain_of = attrgetter(*_PLAIN)
@@ -119,10 +152,11 @@ _ORDER = " ORDER BY coalesce(f.since_ms, 0), s.session_uid, f.fact_uid"
 
 
 class FactTable:
-    """The facts of a store."""
+    """The facts and exchanges of a store, and what users said of facts."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, writer: "Callable[[], tuple[Database, Ledger]]") -> None:
         self._database = database
+        self._writer = writer
 
     def about(self, kind: str, subject: str, predicates: Sequence[str]) -> list[StoredFact]:
         """What is known of one subject, the oldest first; rejected facts are left out."""
@@ -145,7 +179,7 @@ class FactTable:
     def select(
         self,
         predicates: Sequence[str] = (),
-        sessions: HeaderFilter = ANY_SESSION,
+        sessions: SessionFilter = ANY_SESSION,
         *,
         kind: str | None = None,
         words: str | None = None,
@@ -157,7 +191,7 @@ class FactTable:
 
         The times of `sessions` are those of the facts.
         """
-        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
+        of_sessions, bindings = session_conditions(sessions._replace(since_ms=None, before_ms=None))
         tests = [f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})"] if bindings else []
         tests += [] if with_rejected else [_NOT_REJECTED]
         for test, value in (("f.since_ms >= ?", sessions.since_ms), ("f.since_ms < ?", sessions.before_ms)):
@@ -179,12 +213,12 @@ class FactTable:
         """Whether any decision takes the place of an earlier session's."""
         return bool(self._database.rows("SELECT 1 FROM facts WHERE subject_kind = ? LIMIT 1", (AMENDMENT,)))
 
-    def moment_of(self, place: int, predicates: Sequence[str], sessions: HeaderFilter) -> int | None:
+    def moment_of(self, place: int, predicates: Sequence[str], sessions: SessionFilter) -> int | None:
         """When the fact at this place of such facts began, the newest first; None if they are fewer.
 
         The `before_ms` of `sessions` is that of the facts.
         """
-        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
+        of_sessions, bindings = session_conditions(sessions._replace(since_ms=None, before_ms=None))
         of_digests = (
             f" AND digest IN (SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id)"
             f" WHERE {of_sessions})"
@@ -215,6 +249,65 @@ class FactTable:
             " WHERE f.predicate = 'touches' AND f.object_kind = 'file' AND (f.object = ?1 OR f.object LIKE '%/' || ?1)"
         )
         return self._facts(where + _ORDER, (name,))
+
+    def exchanges(self, sessions: SessionFilter, latest: int | None = None) -> list[ExchangeRow]:
+        """Exchanges of sessions that match, the oldest first; with `latest`, only so many of them.
+
+        The times of `sessions` are those of the exchanges.
+        """
+        of_sessions, bindings = session_conditions(sessions._replace(since_ms=None, before_ms=None))
+        of_digests = f"SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id) WHERE {of_sessions}"
+        tests = [f"digest IN ({of_digests})"] if bindings else ["1"]
+        for test, value in (("since_ms >= ?", sessions.since_ms), ("since_ms < ?", sessions.before_ms)):
+            if value is not None:
+                tests.append(test)
+                bindings.append(value)
+        columns = ", ".join(f"x.{name}" for name in _EXCHANGE)
+        return self._database.read(
+            ExchangeRow,
+            f"SELECT {columns}, s.session_uid, s.agent, s.repo FROM (SELECT * FROM exchange_steps"
+            f" WHERE {' AND '.join(tests)} ORDER BY coalesce(since_ms, 0) DESC, id DESC LIMIT ?) x"
+            " CROSS JOIN digests d ON d.id = x.digest"
+            " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+            " ORDER BY coalesce(x.since_ms, 0), s.session_uid, x.id",
+            [*bindings, -1 if latest is None else latest],
+        )
+
+    def judge(self, fact_uid: str, verdict: str, group: str) -> None:
+        """Keep what a user says of a fact; it stays even if the fact is derived again."""
+        data = {"fact_uid": fact_uid, "group_name": group, "verdict": verdict, "at_ms": now_ms()}
+        database, ledger = self._writer()
+        ledger.append(VERDICT, data)
+        with database.transaction() as connection:
+            _put_verdict(connection, data)
+
+    def add_notes(self, notes: list[Note]) -> int:
+        """Keep notes; one that is there already stays as it is. Returns how many are new."""
+        known = {uid for (uid,) in self._database.rows("SELECT note_uid FROM notes")}
+        new = [note for note in {note.note_uid: note for note in notes}.values() if note.note_uid not in known]
+        if new:
+            database, ledger = self._writer()
+            ledger.extend([(NOTE, note._asdict()) for note in new])
+            with database.transaction() as connection:
+                for note in new:
+                    _put_note(connection, note._asdict())
+        return len(new)
+
+    def notes(self) -> list[tuple[Note, str | None]]:
+        """All notes with what the user said of them since, the oldest first."""
+        columns = ", ".join(f"n.{name}" for name in Note._fields)
+        rows = self._database.rows(
+            f"SELECT {columns}, v.verdict FROM notes n LEFT JOIN verdicts v ON v.fact_uid = n.note_uid"
+            " ORDER BY n.since_ms, n.note_uid"
+        )
+        return [(Note(*row[:-1]), row[-1]) for row in rows]
+
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """All of them as lines of the ledger."""
+        names = [one.name for one in VERDICTS.columns]
+        rows = self._database.rows(f"SELECT {', '.join(names)} FROM verdicts")
+        verdicts = [(VERDICT, dict(zip(names, row, strict=True))) for row in rows]
+        return verdicts + [(NOTE, note._asdict()) for note, _ in self.notes()]
 
     def _facts(self, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
         documents = (len(_PLAIN), len(_PLAIN) + 1)
@@ -296,64 +389,6 @@ NOTES = Table(
 )
 
 
-class Note(NamedTuple):
-    """Something that was decided or is preferred, as the user or an agent wants it remembered."""
-
-    note_uid: str
-    group_name: str
-    repo: str | None
-    origin: str
-    topic: str
-    text: str
-    reason: str | None
-    since_ms: int
-    recorded_ms: int
-
-
-class Verdicts:
-    """What users said, in a store."""
-
-    def __init__(self, database: Database, writer: "Callable[[], tuple[Database, Ledger]]") -> None:
-        self._database = database
-        self._writer = writer
-
-    def judge(self, fact_uid: str, verdict: str, group: str) -> None:
-        """Keep what a user says of a fact; it stays even if the fact is derived again."""
-        data = {"fact_uid": fact_uid, "group_name": group, "verdict": verdict, "at_ms": now_ms()}
-        database, ledger = self._writer()
-        ledger.append(VERDICT, data)
-        with database.transaction() as connection:
-            _put_verdict(connection, data)
-
-    def add_notes(self, notes: list[Note]) -> int:
-        """Keep notes; one that is there already stays as it is. Returns how many are new."""
-        known = {uid for (uid,) in self._database.rows("SELECT note_uid FROM notes")}
-        new = [note for note in {note.note_uid: note for note in notes}.values() if note.note_uid not in known]
-        if new:
-            database, ledger = self._writer()
-            ledger.extend([(NOTE, note._asdict()) for note in new])
-            with database.transaction() as connection:
-                for note in new:
-                    _put_note(connection, note._asdict())
-        return len(new)
-
-    def notes(self) -> list[tuple[Note, str | None]]:
-        """All notes with what the user said of them since, the oldest first."""
-        columns = ", ".join(f"n.{name}" for name in Note._fields)
-        rows = self._database.rows(
-            f"SELECT {columns}, v.verdict FROM notes n LEFT JOIN verdicts v ON v.fact_uid = n.note_uid"
-            " ORDER BY n.since_ms, n.note_uid"
-        )
-        return [(Note(*row[:-1]), row[-1]) for row in rows]
-
-    def records(self) -> list[tuple[str, dict[str, Any]]]:
-        """All of them as lines of the ledger."""
-        names = [one.name for one in VERDICTS.columns]
-        rows = self._database.rows(f"SELECT {', '.join(names)} FROM verdicts")
-        verdicts = [(VERDICT, dict(zip(names, row, strict=True))) for row in rows]
-        return verdicts + [(NOTE, note._asdict()) for note, _ in self.notes()]
-
-
 def _put_verdict(connection: apsw.Connection, data: dict[str, Any]) -> None:
     connection.execute("INSERT OR REPLACE INTO verdicts VALUES (:fact_uid, :group_name, :verdict, :at_ms)", data)
 
@@ -389,68 +424,9 @@ EXCHANGE_STEPS = Table(
 )
 
 
-class ExchangeRow(NamedTuple):
-    """An exchange as its steps. `has_succeeded` is None where nothing tells."""
-
-    since_ms: int | None
-    request_uid: str
-    goal: str
-    steps: str
-    has_succeeded: int | None
-    tokens: int
-    active_ms: int
-    usd: float | None
-
-
-class StoredExchange(NamedTuple):
-    """An exchange with its session."""
-
-    since_ms: int | None
-    request_uid: str
-    goal: str
-    steps: str
-    has_succeeded: int | None
-    tokens: int
-    active_ms: int
-    usd: float | None
-    session_uid: str
-    agent: str
-    repo: str | None
-
-
-class ExchangeSteps:
-    """The exchanges of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def select(self, sessions: HeaderFilter, latest: int | None = None) -> list[StoredExchange]:
-        """Exchanges of sessions that match, the oldest first; with `latest`, only so many of them.
-
-        The times of `sessions` are those of the exchanges.
-        """
-        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
-        of_digests = f"SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id) WHERE {of_sessions}"
-        tests = [f"digest IN ({of_digests})"] if bindings else ["1"]
-        for test, value in (("since_ms >= ?", sessions.since_ms), ("since_ms < ?", sessions.before_ms)):
-            if value is not None:
-                tests.append(test)
-                bindings.append(value)
-        columns = ", ".join(f"x.{name}" for name in ExchangeRow._fields)
-        return self._database.read(
-            StoredExchange,
-            f"SELECT {columns}, s.session_uid, s.agent, s.repo FROM (SELECT * FROM exchange_steps"
-            f" WHERE {' AND '.join(tests)} ORDER BY coalesce(since_ms, 0) DESC, id DESC LIMIT ?) x"
-            " CROSS JOIN digests d ON d.id = x.digest"
-            " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
-            " ORDER BY coalesce(x.since_ms, 0), s.session_uid, x.id",
-            [*bindings, -1 if latest is None else latest],
-        )
-
-
 def put_exchanges(connection: apsw.Connection, exchanges: Iterable[tuple[int, Sequence[ExchangeRow]]]) -> None:
-    names, marks = ", ".join(ExchangeRow._fields), ", ".join("?" * len(ExchangeRow._fields))
     connection.executemany(
-        f"INSERT INTO exchange_steps (digest, is_sealed, {names}) VALUES (?, 0, {marks})",
-        [(digest, *row) for digest, rows in exchanges for row in rows],
+        f"INSERT INTO exchange_steps (digest, is_sealed, {', '.join(_EXCHANGE)})"
+        f" VALUES (?, 0, {', '.join('?' * len(_EXCHANGE))})",
+        [(digest, *row[: len(_EXCHANGE)]) for digest, rows in exchanges for row in rows],
     )

@@ -93,7 +93,7 @@ class Entry(NamedTuple):
 
 
 class Fulltext:
-    """Writes the index. `FulltextSearch` reads it."""
+    """Writes the index. `Words` reads it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -15,7 +15,7 @@ from recollect.kinds import (
     may_tell_queued,
 )
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import CONTENT, IS_TYPED, MAY_REPEAT, STANDS_IN, EventHeaders
+from recollect.store.tables.events import CONTENT, IS_TYPED, MAY_REPEAT, STANDS_IN, Events
 from recollect.store.tables.streams import CHOSEN, FIGURES, HALF_BYTES
 from recollect.store.tables.table import KEYS, json_keys, json_list
 from recollect.uids import name_half
@@ -108,7 +108,7 @@ class Lineage:
             (orjson.dumps([half.hex() for half in halves]).decode(),),
         )
         links = {*made, *taken}
-        names = EventHeaders(self._database).keys({stream for stream, _ in links})
+        names = Events(self._database).keys({stream for stream, _ in links})
         owners = halves | self._owners({half for _, half in links} - halves.keys())
         return {(names[stream], owners[half]) for stream, half in links if half in owners}
 
@@ -123,7 +123,7 @@ class Lineage:
             for half in halves
         }
         held = {stream for stream in streams.values() if stream is not None}
-        names = EventHeaders(self._database).keys(held)
+        names = Events(self._database).keys(held)
         return {half: names[stream] for half, stream in streams.items() if stream in names}
 
     def main_line(self, key: SessionKey) -> list[MainLineEvent]:

@@ -72,7 +72,7 @@ def m003_events_by_number(connection: apsw.Connection) -> None:
 
 
 def m004_sessions_by_names(connection: apsw.Connection) -> None:
-    from recollect.store.tables.sessions import SESSIONS_BY_NAMES
+    from recollect.store.tables.session_rows import SESSIONS_BY_NAMES
 
     for statement in SESSIONS_BY_NAMES:
         connection.execute(statement)
@@ -101,7 +101,7 @@ def m005_minutes(connection: apsw.Connection) -> None:
 
 
 def m006_sessions_by_class(connection: apsw.Connection) -> None:
-    from recollect.store.tables.sessions import SESSIONS_BY_CLASS
+    from recollect.store.tables.session_rows import SESSIONS_BY_CLASS
 
     connection.execute(SESSIONS_BY_CLASS)
 
