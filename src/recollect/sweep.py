@@ -13,7 +13,7 @@ from recollect.clock import now_ms
 from recollect.config import Settings, read_hooks
 from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Changes, Chosen, find_changes
-from recollect.kinds import SUB_AGENT, WARM_UP, SessionKey
+from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
@@ -141,7 +141,8 @@ class _Sweep:
         limits, host, notify = self._settings.limits, self._settings.host, self._settings.notify
         advance = partial(self._progress, "evicting")
         self.report.budget = keep_within_budget(self._store, limits, host, advance, notify=notify)
-        counts = self._store.sessions.class_counts()
-        self.report.sessions = sum(counts.values())
-        self.report.sub_agents, self.report.warm_ups = counts.get(SUB_AGENT, 0), counts.get(WARM_UP, 0)
+        totals = self._store.sessions.totals()
+        self.report.sessions = sum(agent["sessions"] for agent in totals)
+        self.report.sub_agents = sum(agent["sub_agents"] for agent in totals)
+        self.report.warm_ups = sum(agent["warm_ups"] for agent in totals)
         self.report.sessions_new = self.report.sessions - self._sessions_before

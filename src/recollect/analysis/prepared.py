@@ -166,7 +166,7 @@ def _write_settled(store: Store, repos: Collection[str]) -> None:
     A decision applies to a file if it names the file and its session then edited it, since many files share a name.
     One that cites line numbers is skipped: they are soon wrong. Hooks show it before an edit that has one of its names.
     """
-    edits_of = cache(store.facts.edits_of)
+    edits_of = cache(lambda name: store.facts.select(file=name))
     for repo in repos:
         settled: dict[str, dict[str, Any]] = {}
         sessions = SessionFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))

@@ -292,7 +292,7 @@ class Knowledge:
         if len(uid) < _LEAST_UID_CHARS:
             return []
         notes = [knowledge.fact_of_note(note, verdict) for note, verdict in self._store.facts.notes()]
-        facts = [knowledge.fact_of(stored) for stored in self._store.facts.find(uid)]
+        facts = [knowledge.fact_of(stored) for stored in self._store.facts.select(uid=uid, with_rejected=True)]
         return [*facts, *(note for note in notes if note.fact_uid.startswith(uid))]
 
     def _sessions(self, filters: Filters) -> SessionFilter:

@@ -144,7 +144,7 @@ def _weight(fact: Fact) -> float:
 
 def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
     """What an edit of this file fixed: why, if the agent said so, or else the error; None if it is in no fix."""
-    fixes = (fact for fact in store.facts.naming(path.rpartition("/")[2]) if fact.predicate == FIXED_BY)
+    fixes = store.facts.select((FIXED_BY,), naming=path.rpartition("/")[2])
     citing = (fact for fact in fixes if any(event["event_uid"] == event_uid for event in fact.evidence))
     return next((fact.details["why"] or fact.details["headline"] for fact in citing), None)
 
@@ -152,7 +152,7 @@ def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
 def find_facts(store: Store, entity: str) -> list[Fact]:
     """Everything that has this file, command, package, error or setting as its subject or object, oldest first."""
     notes = [note for note in notes_as_facts(store) if note.subject.casefold() == entity.casefold()]
-    return timeline([*map(fact_of, store.facts.naming(entity)), *notes])
+    return timeline([*map(fact_of, store.facts.select(naming=entity)), *notes])
 
 
 def audit(store: Store, redact: Callable[[str], str]) -> Audit:
@@ -225,9 +225,9 @@ def _unfinished(store: Store, facts: Sequence[Fact]) -> list[Fact]:
         for event in fact.evidence
         if event.quote.startswith(PASSED)
     ]
-    failed = store.events.failed([uid for _, uid in cited])
+    events = store.events.by_uid([uid for _, uid in cited])
     after = [fact for fact in facts if any(event.quote.startswith(GONE) for event in fact.evidence)]
-    return [*(fact for fact, uid in cited if uid in failed), *after]
+    return [*(fact for fact, uid in cited if uid in events and events[uid].is_error), *after]
 
 
 def _stale(stored: Sequence[StoredFact]) -> tuple[int, int]:

@@ -56,10 +56,10 @@ def _nearness(fix: Fix, error_text: str) -> int:
 
 def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> list[Fix]:
     """Every fix of an error with this signature that is likely enough."""
-    fixed = store.facts.about("error", signature, (FIXED_BY,))
+    fixed = store.facts.select((FIXED_BY,), subject=("error", signature))
     if not fixed:
         return []
-    met = store.facts.pointing_at("error", signature, FAILS_WITH)
+    met = store.facts.select((FAILS_WITH,), object=("error", signature))
     fixes = (_fix(fact, fixed, met, is_same_error=is_same_error) for fact in fixed)
     return [fix for fix in fixes if fix.confidence >= LEAST_CONFIDENCE]
 

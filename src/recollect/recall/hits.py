@@ -69,7 +69,7 @@ class Hits:
         stream = self._stream(candidate.header)
         if stream is None or candidate.header.evicted_ms is not None:
             return []
-        first, own = (self._store.events.first_request(stream, is_own=is_own) for is_own in (False, True))
+        first, own = (self._store.events.request(stream, is_own=is_own) for is_own in (False, True))
         if first is None or own is None:
             return []
         self._sessions.load({stream})
@@ -184,7 +184,7 @@ class Hits:
     def _recent_hit(self, header: SessionHeader) -> SessionHit:
         stream = self._streams.get(header.key)
         first, ending = self._ends_of(header)
-        last = self._store.events.last_request(stream) if stream is not None else None
+        last = self._store.events.request(stream, is_last=True) if stream is not None else None
         request = None if last is None else _glimpse(last)
         if header.evicted_ms is not None:  # what is held, if anything, is how it went on
             begun, asked, answer = self._digested_ends(header)

@@ -166,7 +166,7 @@ def _kept_candidates(
     wanted, around = line_hash(blamed.text), [line_hash(line) for line in blamed.around]
     names, checked = [(path, None) for path in paths], set[str]()
     for path, until_ms in names:  # grows on the way
-        for fact in store.facts.edits_of(path.rpartition("/")[2]):
+        for fact in store.facts.select(file=path.rpartition("/")[2]):
             kept, name = fact.details["path"], path.removeprefix(f"{root}/")
             if kept != path and not kept.endswith(f"/{name}"):
                 continue

@@ -180,7 +180,7 @@ class _Search:
 
     def _counted(self, need: tuple[Phrase, ...]) -> Word:
         wanted = Wanted(terms_of([need]))
-        digests = self._store.digests.match_count(self._index.expression(wanted))
+        digests = self._store.digests.count(self._index.expression(wanted))
         is_repo = _is_plain(need) and need[0].text.lower() in self._repo_names
         return Word(need, self._index.counts(wanted), digests, is_repo)
 
@@ -238,7 +238,7 @@ class _Search:
         return word if word.total else None
 
     def _note_evicted(self, scope: Scope, what: str) -> None:
-        if count := self._store.sessions.evicted_count(scope.timed):
+        if count := self._store.sessions.count(scope.timed._replace(roots_only=True, is_evicted=True)):
             sessions = "1 session is" if count == 1 else f"{count:,} sessions are"
             self._notes.append(f"{sessions} kept as digests only, which {what} cannot search")
 

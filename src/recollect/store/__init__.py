@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
     from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
+    from recollect.store.ports import StoreReads
     from recollect.store.process_state import (
         SweepState,
         WatchState,

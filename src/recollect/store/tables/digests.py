@@ -80,8 +80,12 @@ class Digests:
         )
         return dict(rows)
 
-    def count(self) -> int:
-        return int(self._database.value("SELECT count(*) FROM digests"))
+    def count(self, expression: str | None = None) -> int:
+        """How many digests there are, or match an expression of FTS5."""
+        if expression is None:
+            return int(self._database.value("SELECT count(*) FROM digests"))
+        sql = "SELECT count(*) FROM digest_text WHERE digest_text MATCH ?"
+        return int(self._database.value(sql, (expression,))) if expression else 0
 
     def word_counts(self, words: Collection[str]) -> dict[str, int]:
         """In how many digests each of these words stands, without those that stand in none."""
@@ -111,12 +115,6 @@ class Digests:
             [expression, most, *bindings],
         )
         return [(SessionHeader(*row[:-1]), row[-1]) for row in rows]
-
-    def match_count(self, expression: str) -> int:
-        """How many digests match an expression of FTS5."""
-        if not expression:
-            return 0
-        return int(self._database.value("SELECT count(*) FROM digest_text WHERE digest_text MATCH ?", (expression,)))
 
     def roots(self, expression: str) -> set[str]:
         """The roots of the sessions whose digests match an expression of FTS5."""

@@ -155,6 +155,10 @@ class EventHeader(NamedTuple):
     payload_start: int
     payload_bytes: int
 
+    @property
+    def is_error(self) -> bool:
+        return bool(self.flags & IS_ERROR)
+
 
 _COLUMNS = ", ".join(EventHeader._fields)
 _ENDINGS = (USER_MSG, ASSISTANT_MSG, COMPLETION, ERROR, HUMAN_INTERVENTION)
@@ -225,7 +229,10 @@ class Events:
         """Where the event with this end of a uid, or this seq, is in reading order; of a result, where its call is."""
         columns = f"SELECT {_ORDER}, call_id, role FROM events WHERE {_OF_SESSION}"
         named = "(CAST(seq AS TEXT) = ?3 OR substr(lower(hex(event_uid)), -length(?3)) = ?3)"
-        rows = self._database.rows(f"{columns} AND {named} ORDER BY {_ORDER} LIMIT 1", (agent, native_id, name))
+        by_seq = "CAST(seq AS TEXT) = ?3 DESC"  # the end of many a uid is a number, too
+        rows = self._database.rows(
+            f"{columns} AND {named} ORDER BY {by_seq}, {_ORDER} LIMIT 1", (agent, native_id, name)
+        )
         if rows and rows[0][3] is not None and rows[0][4] != "assistant":
             rows = self._database.rows(
                 f"{columns} AND call_id = ?3 ORDER BY {_ORDER} LIMIT 1", (agent, native_id, rows[0][3])
@@ -287,22 +294,11 @@ class Events:
         headers = self.of({event for _, *ends in rows for event in ends if event is not None})
         return {stream: (headers.get(first), headers.get(last)) for stream, first, last in rows}
 
-    def last_request(self, stream: int) -> EventHeader | None:
-        rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?"
-            " ORDER BY lane, position DESC, event_uid DESC LIMIT 1",
-            (stream, USER_MSG),
-        )
-        return EventHeader(*rows[0]) if rows else None
-
-    def first_request(self, stream: int, *, is_own: bool = False) -> EventHeader | None:
-        """What a session began with; `is_own`: the first that it did not take over from another session."""
+    def request(self, stream: int, *, is_last: bool = False, is_own: bool = False) -> EventHeader | None:
+        """A session's first request, or its last; `is_own`: of those that it did not take over from another session."""
+        order = "lane, position DESC, event_uid DESC" if is_last else _ORDER
         own = " AND copy_of IS NULL" if is_own else ""
-        rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?{own} ORDER BY {_ORDER} LIMIT 1",
-            (stream, USER_MSG),
-        )
-        return EventHeader(*rows[0]) if rows else None
+        return self._first(f"stream = ? AND kind = ?{own} ORDER BY {order}", (stream, USER_MSG))
 
     def requests(self, streams: Collection[int]) -> list[str]:
         """What was asked for in these sessions, in a line each."""
@@ -323,18 +319,11 @@ class Events:
             self._chosen(f"{condition} OR hex(event_uid) LIKE '%' || ?2)", (json_list(streams), part)) if is_hex else []
         )
 
+    def _first(self, condition: str, bindings: Sequence[Any]) -> EventHeader | None:
+        return next(iter(self._chosen(f"{condition} LIMIT 1", bindings)), None)
+
     def _chosen(self, condition: str, bindings: Sequence[Any]) -> list[EventHeader]:
         return self._database.read(EventHeader, f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
-
-    def failed(self, uids: Collection[str]) -> set[str]:
-        """Those of these events that are errors, as far as they are held."""
-        return set(
-            self._database.column(
-                f"SELECT lower(hex(event_uid)) FROM events WHERE event_uid IN (SELECT unhex(value) FROM json_each(?))"
-                f" AND flags & {IS_ERROR}",
-                (json_list(uids),),
-            )
-        )
 
     def with_edits(self) -> set[int]:
         """Sessions that changed a file themselves: by an edit that did not fail and was not copied from another."""
@@ -349,37 +338,28 @@ class Events:
 
     def request_of(self, event: EventHeader) -> EventHeader | None:
         """The request that an event answers: the last one before it in its lane."""
-        rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND lane = ? AND kind = ?"
-            " AND (position, event_uid) < (?, ?) ORDER BY position DESC, event_uid DESC LIMIT 1",
+        return self._first(
+            "stream = ? AND lane = ? AND kind = ? AND (position, event_uid) < (?, ?)"
+            " ORDER BY position DESC, event_uid DESC",
             (event.stream, event.lane, USER_MSG, event.position, event.event_uid),
         )
-        return EventHeader(*rows[0]) if rows else None
 
     def next_request(self, event: EventHeader) -> EventHeader | None:
         """What the user said next after an event in its lane."""
-        found = self._chosen(
-            "stream = ? AND lane = ? AND position > ? AND kind = ? ORDER BY position LIMIT 1",
+        return self._first(
+            "stream = ? AND lane = ? AND position > ? AND kind = ? ORDER BY position",
             (event.stream, event.lane, event.position, USER_MSG),
         )
-        return found[0] if found else None
 
     def answer_to(self, event: EventHeader, *, is_last: bool) -> EventHeader | None:
         """What the agent said next after an event, or last, before the following request."""
         following = self.next_request(event)
-        found = self._chosen(
+        end = following.position if following else 2**62
+        return self._first(
             "stream = ? AND lane = ? AND position > ? AND position < ? AND kind IN (?, ?)"
-            f" ORDER BY position {'DESC' if is_last else 'ASC'} LIMIT 1",
-            (
-                event.stream,
-                event.lane,
-                event.position,
-                following.position if following else 2**62,
-                ASSISTANT_MSG,
-                COMPLETION,
-            ),
+            f" ORDER BY position {'DESC' if is_last else 'ASC'}",
+            (event.stream, event.lane, event.position, end, ASSISTANT_MSG, COMPLETION),
         )
-        return found[0] if found else None
 
     def calls_after(self, event: EventHeader, count: int) -> list[EventHeader]:
         """The agent's next calls after an event in its lane."""

@@ -147,7 +147,11 @@ _SELECT = (
     " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
     " LEFT JOIN verdicts v ON v.fact_uid = f.fact_uid"
 )
-_NOT_REJECTED = "v.verdict IS NOT 'rejected'"
+_NAMING = (
+    "(f.subject = ? COLLATE NOCASE OR f.object = ? COLLATE NOCASE OR f.subject LIKE '%/' || ?"
+    " OR f.object LIKE '%/' || ? OR (f.object_kind = 'commit' AND ? LIKE f.object || '%'))"
+)
+_OF_FILE = "f.predicate = 'touches' AND f.object_kind = 'file' AND (f.object = ? OR f.object LIKE '%/' || ?)"
 _ORDER = " ORDER BY coalesce(f.since_ms, 0), s.session_uid, f.fact_uid"
 
 
@@ -157,17 +161,6 @@ class FactTable:
     def __init__(self, database: Database, writer: "Callable[[], tuple[Database, Ledger]]") -> None:
         self._database = database
         self._writer = writer
-
-    def about(self, kind: str, subject: str, predicates: Sequence[str]) -> list[StoredFact]:
-        """What is known of one subject, the oldest first; rejected facts are left out."""
-        marks = ", ".join("?" * len(predicates))
-        where = f" WHERE f.subject_kind = ? AND f.subject = ? AND f.predicate IN ({marks}) AND {_NOT_REJECTED}"
-        return self._facts(where + _ORDER, (kind, subject, *predicates))
-
-    def pointing_at(self, kind: str, name: str, predicate: str) -> list[StoredFact]:
-        """Facts with this object, the oldest first; rejected ones are left out."""
-        where = f" WHERE f.object_kind = ? AND f.object = ? AND f.predicate = ? AND {_NOT_REJECTED}{_ORDER}"
-        return self._facts(where, (kind, name, predicate))
 
     def errors_showing(self, lines: Sequence[str]) -> list[str]:
         """The errors that were fixed and had most of these lines in their output, at least one."""
@@ -183,31 +176,43 @@ class FactTable:
         *,
         kind: str | None = None,
         words: str | None = None,
+        subject: tuple[str, str] | None = None,
+        object: tuple[str, str] | None = None,
+        naming: str | None = None,
+        file: str | None = None,
+        uid: str | None = None,
         with_rejected: bool = False,
     ) -> list[StoredFact]:
-        """Facts of these predicates, of sessions that match, the oldest first. `words` is a full-text query.
+        """Facts of these predicates, of sessions that match, the oldest first. The times of `sessions` are the facts'.
 
-        `kind` is that of their subjects.
-
-        The times of `sessions` are those of the facts.
+        `kind` is that of their subjects, `subject` and `object` are each a kind and a name, `words` a full-text query.
+        `naming`: it is their subject or object, or the end of it after a slash, or a longer id of their commit.
+        `file`: they say who edited files with this last name. `uid` begins their id.
         """
         of_sessions, bindings = session_conditions(sessions._replace(since_ms=None, before_ms=None))
         tests = [f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})"] if bindings else []
-        tests += [] if with_rejected else [_NOT_REJECTED]
-        for test, value in (("f.since_ms >= ?", sessions.since_ms), ("f.since_ms < ?", sessions.before_ms)):
-            if value is not None:
+        tests += [] if with_rejected else ["v.verdict IS NOT 'rejected'"]
+        for test, values in (
+            ("f.since_ms >= ?", (sessions.since_ms,)),
+            ("f.since_ms < ?", (sessions.before_ms,)),
+            (f"f.predicate IN ({', '.join('?' * len(predicates))})", predicates or (None,)),
+            ("f.subject_kind = ?", (kind,)),
+            ("f.subject_kind = ? AND f.subject = ?", subject or (None,)),
+            ("f.object_kind = ? AND f.object = ?", object or (None,)),
+            ("f.digest IN (SELECT rowid FROM fact_text WHERE fact_text MATCH ?)", (words,)),
+            (_NAMING, (naming,) * 5),
+            (_OF_FILE, (file, file)),
+            ("f.fact_uid >= ? AND f.fact_uid < ? || 'g'", (uid, uid)),
+        ):
+            if values[0] is not None:
                 tests.append(test)
-                bindings.append(value)
-        if predicates:
-            tests.append(f"f.predicate IN ({', '.join('?' * len(predicates))})")
-            bindings += predicates
-        if kind is not None:
-            tests.append("f.subject_kind = ?")
-            bindings.append(kind)
-        if words is not None:
-            tests.append("f.digest IN (SELECT rowid FROM fact_text WHERE fact_text MATCH ?)")
-            bindings.append(words)
-        return self._facts(f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
+                bindings += values
+        documents = (len(_PLAIN), len(_PLAIN) + 1)
+        rows = self._database.rows(f"{_SELECT} WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
+        return [
+            StoredFact(*[orjson.loads(value) if place in documents else value for place, value in enumerate(row)])
+            for row in rows
+        ]
 
     def has_amendments(self) -> bool:
         """Whether any decision takes the place of an earlier session's."""
@@ -229,26 +234,6 @@ class FactTable:
             (*predicates, sessions.before_ms, *bindings, place),
         )
         return None if moment is None else int(moment)
-
-    def find(self, uid: str) -> list[StoredFact]:
-        """Facts whose id begins so, rejected ones too."""
-        return self._facts(" WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))
-
-    def naming(self, name: str) -> list[StoredFact]:
-        """Facts that have this as their subject or object, or as the end of it after a slash; commits by longer ids."""
-        where = (
-            f" WHERE (f.subject = ?1 COLLATE NOCASE OR f.object = ?1 COLLATE NOCASE OR f.subject LIKE '%/' || ?1"
-            f" OR f.object LIKE '%/' || ?1 OR (f.object_kind = 'commit' AND ?1 LIKE f.object || '%'))"
-            f" AND {_NOT_REJECTED}"
-        )
-        return self._facts(where + _ORDER, (name,))
-
-    def edits_of(self, name: str) -> list[StoredFact]:
-        """Facts on who edited files with this last name, the oldest first."""
-        where = (
-            " WHERE f.predicate = 'touches' AND f.object_kind = 'file' AND (f.object = ?1 OR f.object LIKE '%/' || ?1)"
-        )
-        return self._facts(where + _ORDER, (name,))
 
     def exchanges(self, sessions: SessionFilter, latest: int | None = None) -> list[ExchangeRow]:
         """Exchanges of sessions that match, the oldest first; with `latest`, only so many of them.
@@ -308,13 +293,6 @@ class FactTable:
         rows = self._database.rows(f"SELECT {', '.join(names)} FROM verdicts")
         verdicts = [(VERDICT, dict(zip(names, row, strict=True))) for row in rows]
         return verdicts + [(NOTE, note._asdict()) for note, _ in self.notes()]
-
-    def _facts(self, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
-        documents = (len(_PLAIN), len(_PLAIN) + 1)
-        return [
-            StoredFact(*[orjson.loads(value) if place in documents else value for place, value in enumerate(row)])
-            for row in self._database.rows(_SELECT + rest, bindings)
-        ]
 
 
 def put_facts(connection: apsw.Connection, facts: Iterable[tuple[int, Sequence[FactRow]]], at_ms: int) -> None:

@@ -48,7 +48,7 @@ class SessionFilter(NamedTuple):
 
     `uids` are the only ones that do, None any; `excluded_uids` do not. Times: active at or after `since_ms`, begun
     before `before_ms`. `text` is a part of the title, `root` the uid of what began it all. `is_idle`: True only
-    sessions without any work, False only those with some.
+    sessions without any work, False only those with some. `is_evicted`: without raw detail.
     """
 
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -61,6 +61,7 @@ class SessionFilter(NamedTuple):
     root: str | None = None
     roots_only: bool = False
     is_idle: bool | None = None
+    is_evicted: bool = False
 
 
 class Match(NamedTuple):
@@ -142,10 +143,6 @@ class Sessions:
         """How many sessions match."""
         conditions, bindings = session_conditions(criteria)
         return int(self._database.value(f"SELECT count(*) FROM sessions WHERE {conditions}", bindings))
-
-    def class_counts(self) -> dict[str, int]:
-        """How many sessions there are of each class."""
-        return dict(self._database.rows("SELECT session_class, count(*) FROM sessions GROUP BY 1"))
 
     def find_named(self, agent: str, native_id: str) -> "Session | None":
         """The session with these ids, if there is a row of it."""
@@ -237,12 +234,6 @@ class Sessions:
             " UNION SELECT git_root, repo FROM sessions WHERE git_root IS NOT NULL AND repo IS NOT NULL"
         )
 
-    def evicted_count(self, criteria: SessionFilter) -> int:
-        """How many sessions have no raw detail any more, sub-agents not counted."""
-        conditions, bindings = session_conditions(criteria)
-        sql = "SELECT count(*) FROM sessions WHERE evicted_ms IS NOT NULL AND parent_session_uid IS NULL AND "
-        return int(self._database.value(sql + conditions, bindings))
-
     def keys(self, criteria: SessionFilter) -> list[SessionKey]:
         conditions, bindings = session_conditions(criteria)
         return self._database.read(
@@ -327,6 +318,8 @@ def session_conditions(criteria: SessionFilter) -> tuple[str, list[Any]]:
         bindings.append(json_list(criteria.uids))
     if criteria.roots_only:
         clauses.append("parent_session_uid IS NULL")
+    if criteria.is_evicted:
+        clauses.append("evicted_ms IS NOT NULL")
     if criteria.is_idle is not None:
         clauses.append(IS_IDLE if criteria.is_idle else f"NOT {IS_IDLE}")
     if criteria.excluded_uids:
