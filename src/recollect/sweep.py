@@ -15,7 +15,6 @@ from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
-from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
 from recollect.sessions import is_settled
 from recollect.store import Store, note_finished, note_progress, read_sweep_state, sweep_lock
@@ -47,7 +46,7 @@ def sweep(
         forget.hide_named(store, work.redactor)
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
-        index_pending(store, partial(progress, "indexing"))
+        store.fulltext.index_pending(store.payloads, partial(progress, "indexing"))
         is_upgraded = store.digest_rows.has_outdated(analysis.VERSION)
         if is_upgraded:
             analysis.distil_pending(store, partial(progress, "distilling"))

@@ -12,6 +12,7 @@ import pytest
 
 from recollect.errors import RecollectError
 from recollect.ingest.builder import Protection
+from recollect.kinds import SessionKey
 from recollect.redact import RedactionRules
 from recollect.store import DigestRows, SessionRows, Store, open_store
 from recollect.store.sqlite import database as sqlite
@@ -135,9 +136,9 @@ def _unreadable(store: Store) -> list[str]:
     """Sessions whose payloads are not what their rows say, before any sweep could mend them."""
     found = []
     for agent, native_id in store.streams.names():
-        rows = store.events.rows(agent, native_id, ("payload_start", "payload_bytes", "payload_hash"))
+        rows = store.events.rows(SessionKey(agent, native_id), ("payload_start", "payload_bytes", "payload_hash"))
         try:
-            payloads = store.payloads.iter(agent, native_id, [row[:2] for row in rows])
+            payloads = store.payloads.iter(SessionKey(agent, native_id), [row[:2] for row in rows])
             if [sha256(payload).digest()[:16] for payload in payloads] != [row[2] for row in rows]:
                 found.append(f"payloads are not what was stored: {native_id}")
         except RecollectError as error:

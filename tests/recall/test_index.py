@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.api import open_memory
-from recollect.recall.index import index_pending
+from recollect.kinds import SessionKey
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.store import Store, open_store
 from recollect.store.search import EventFilter, Term, Wanted
@@ -68,8 +68,8 @@ def stored_texts(store: Store) -> dict[int, tuple[str, str]]:
     """Kind and text of every stored event, read from the payloads."""
     told = {}
     for (agent, native_id), stream in store.streams.names().items():
-        rows = store.events.rows(agent, native_id, ("id", "kind", "payload_start", "payload_bytes"))
-        payloads = store.payloads.iter(agent, native_id, [(row[2], row[3]) for row in rows])
+        rows = store.events.rows(SessionKey(agent, native_id), ("id", "kind", "payload_start", "payload_bytes"))
+        payloads = store.payloads.iter(SessionKey(agent, native_id), [(row[2], row[3]) for row in rows])
         for row, raw in zip(rows, payloads, strict=True):
             told[row[0]] = (row[1], evidence(payload_text(row[1], orjson.loads(raw))))
         assert stream
@@ -189,9 +189,9 @@ def test_a_few_sessions_and_many_are_looked_through_alike(tmp_path: Path, home: 
 def test_a_replaced_event_is_found_by_its_new_words_only(tmp_path: Path) -> None:
     with open_store(tmp_path, create=True) as store:
         put(store, batch({"a": "oldword grows"}, provisional=True))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         put(store, batch({"a": "newword is final"}, offset=9))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
 
         assert found(store, Term("oldword")) == set()
         assert len(found(store, Term("newword"))) == 1
@@ -201,10 +201,10 @@ def test_a_replaced_event_leaves_the_month_it_was_indexed_in(tmp_path: Path, mon
     with open_store(tmp_path, create=True) as store:
         monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202609")
         put(store, batch({"a": "oldword grows"}, provisional=True))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202610")
         put(store, batch({"a": "newword is final"}, offset=9))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
 
         assert found(store, Term("oldword")) == set()
         assert store.words.months() == {"202610": 1}
@@ -218,10 +218,10 @@ def _delete(store: Store, session: str = SESSION) -> None:
 def test_a_deleted_event_is_not_found_even_if_its_number_is_used_again(tmp_path: Path) -> None:
     with open_store(tmp_path, create=True) as store:
         put(store, batch({"a": "firstword"}))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         _delete(store, "a")
         put(store, batch({"b": "secondword"}, session="other", offset=9))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
 
         assert found(store, Term("firstword")) == set()
         assert len(found(store, Term("secondword"))) == 1
@@ -230,7 +230,7 @@ def test_a_deleted_event_is_not_found_even_if_its_number_is_used_again(tmp_path:
 def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
     with open_store(tmp_path, create=True) as store:
         put(store, batch({f"e{number}": f"zyxwvu{number:03d}quux" for number in range(200)}))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         with store._cache.transaction() as connection:
             connection.execute("DELETE FROM events")
             connection.execute("DELETE FROM frames")
@@ -243,7 +243,7 @@ def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
 
 def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.store.tables.events.PIECE_BYTES", 1)
-    monkeypatch.setattr("recollect.recall.index.PIECE_BYTES", 1)
+    monkeypatch.setattr("recollect.store.tables.fulltext.PIECE_BYTES", 1)
     with open_store(tmp_path, create=True) as store:
         put(store, batch({f"e{number}": f"word{number}" for number in range(20)}))
         calls = 0
@@ -255,19 +255,19 @@ def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, mo
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            index_pending(store, stop)
-        rest = index_pending(store)
+            store.fulltext.index_pending(store.payloads, stop)
+        rest = store.fulltext.index_pending(store.payloads)
 
         assert 0 < rest < 20
         assert [len(found(store, Term(f"word{number}"))) for number in range(20)] == [1] * 20
-        assert index_pending(store) == 0
+        assert store.fulltext.index_pending(store.payloads) == 0
 
 
 def test_a_second_sweep_indexes_nothing(tmp_path: Path, home: Home) -> None:
     home.write("log", event("s", 1, text="hello"))
 
     with sweep(tmp_path / "store", home) as memory:
-        assert memory._store.fulltext.pending() == []
+        assert memory._store.fulltext.index_pending(memory._store.payloads) == 0
 
 
 def _forget_index(store: Store) -> None:
@@ -295,7 +295,7 @@ def test_words_handed_over_with_events_are_those_of_their_payloads(tmp_path: Pat
     with sweep(tmp_path / "store", home) as memory:
         handed_over = _instances(memory._store)
         _forget_index(memory._store)
-        index_pending(memory._store)
+        memory._store.fulltext.index_pending(memory._store.payloads)
 
         assert handed_over == _instances(memory._store)
 
@@ -305,7 +305,7 @@ def test_new_events_are_indexed_as_they_are_stored(tmp_path: Path, home: Home) -
     with sweep(tmp_path / "store", home) as memory:
         home.write("log", event("s", 1, text="hello"), event("s", 2, text="again"))
         unpacked: list[object] = []
-        memory._store.fulltext.pending_events = unpacked.append  # type: ignore[method-assign]
+        memory._store.payloads.iter = lambda *place: unpacked.append(place)  # type: ignore
         memory.sweep()
 
         assert memory.search("again")

@@ -138,7 +138,9 @@ def test_only_the_sessions_that_are_listed_are_read(
     unpack = Payloads.iter
 
     with sweep(tmp_path / "store", home) as memory:
-        monkeypatch.setattr(Payloads, "iter", lambda self, *place: (read.append(place[1]), unpack(self, *place))[1])
+        monkeypatch.setattr(
+            Payloads, "iter", lambda self, *place: (read.append(place[0].native_id), unpack(self, *place))[1]
+        )
         visits = memory.files("src/a.py", limit=2)
         edits = memory.blame("src/a.py", limit=2)
 

@@ -30,7 +30,7 @@ SEARCH = settings(
 
 
 def _read_without_a_look(digests: DigestRows, agent: str, native_id: str) -> dict[str, Any] | None:
-    find, Digests.find = Digests.find, lambda self, agent, native_id: None
+    find, Digests.find = Digests.find, lambda self, key: None
     try:
         return _read_back(digests, agent, native_id)
     finally:

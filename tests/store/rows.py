@@ -9,6 +9,7 @@ import orjson
 
 from recollect.agentkit.protocol import Checkpoint, Cursor, EventRecord, Record, Source
 from recollect.ingest.builder import Task, read_batches
+from recollect.kinds import SessionKey
 from recollect.redact import RedactionRules, Redactor
 from recollect.schema import USER_MSG
 from recollect.store import Store, open_store
@@ -65,14 +66,14 @@ def put(store: Store, *batches: Batch) -> Written:
 
 def held(store: Store, session: str = SESSION) -> list[tuple[str, str]]:
     """(name, text) of every event of a session, in reading order."""
-    rows = store.events.rows(AGENT, session, ("native_id", "payload_start", "payload_bytes"))
-    payloads = store.payloads.iter(AGENT, session, [(start, size) for _, start, size in rows])
+    rows = store.events.rows(SessionKey(AGENT, session), ("native_id", "payload_start", "payload_bytes"))
+    payloads = store.payloads.iter(SessionKey(AGENT, session), [(start, size) for _, start, size in rows])
     return [(name, orjson.loads(payload)["text"]) for (name, _, _), payload in zip(rows, payloads, strict=True)]
 
 
 def column(store: Store, name: str, session: str = SESSION) -> list[object]:
     """One column of a session's events, in reading order."""
-    return [value for (value,) in store.events.rows(AGENT, session, (name,))]
+    return [value for (value,) in store.events.rows(SessionKey(AGENT, session), (name,))]
 
 
 def offsets(store: Store) -> list[int]:

@@ -81,7 +81,7 @@ def _stream(store: StoreReads, key: SessionKey) -> int:
 
 def _events(store: StoreReads, key: SessionKey) -> list[EventHeader]:
     """A session's events in reading order."""
-    uids = [uid.hex() for (uid,) in store.events.rows(*key, ("event_uid",))]
+    uids = [uid.hex() for (uid,) in store.events.rows(key, ("event_uid",))]
     found = store.events.by_uid(uids)
     return [found[uid] for uid in uids]
 
@@ -95,10 +95,10 @@ def _sessions(store: StoreReads, streams: set[int]) -> set[SessionKey]:
 
 
 def test_a_session_is_found_by_its_ids_only(store: StoreReads) -> None:
-    session = store.sessions.find_named(*TALK)
+    session = store.sessions.find_named(TALK)
 
     assert session is not None and session.title == "Walrus migration" and session.repo == SHOP
-    assert store.sessions.find_named(AGENT, "none") is None
+    assert store.sessions.find_named(SessionKey(AGENT, "none")) is None
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_digest_is_the_same_by_key_and_by_its_words(store: StoreReads) -> None
     text = store.digests.text(TALK)
     (header, score), *others = store.digests.search('"walrus"', ANY_SESSION)
 
-    assert text is not None and store.digests.find(*TALK) == text.encode()
+    assert text is not None and store.digests.find(TALK) == text.encode()
     assert orjson.loads(text)["request_count"] == 2
     assert (header.key, others, score > 0) == (TALK, [], True)
     assert store.digests.roots('"walrus"') == {UID[TALK]}
@@ -207,7 +207,7 @@ def test_as_many_signals_are_listed_as_are_counted(store: StoreReads) -> None:
 
 def test_events_come_in_reading_order_whole_or_in_part(store: StoreReads) -> None:
     def ids(**which: object) -> list[str]:
-        return [name for (name,) in store.events.rows(*TALK, ("native_id",), **which)]  # type: ignore[arg-type]
+        return [name for (name,) in store.events.rows(TALK, ("native_id",), **which)]  # type: ignore[arg-type]
 
     assert ids() == [f"talk-{number}" for number in range(1, 7)]
     assert ids(last=2) == ["talk-5", "talk-6"]
@@ -219,10 +219,10 @@ def test_events_come_in_reading_order_whole_or_in_part(store: StoreReads) -> Non
 def test_an_event_has_a_place_by_its_uid_and_its_number(store: StoreReads) -> None:
     events = _events(store, TALK)
 
-    assert store.events.place(*TALK, str(events[4].seq)) == 4
-    assert store.events.place(*TALK, events[5].event_uid.hex()[-12:]) == 5
-    assert store.events.place(*TALK, str(events[3].seq)) == 2  # of a result, that of its call
-    assert store.events.place(*TALK, "zzz") is None
+    assert store.events.place(TALK, str(events[4].seq)) == 4
+    assert store.events.place(TALK, events[5].event_uid.hex()[-12:]) == 5
+    assert store.events.place(TALK, str(events[3].seq)) == 2  # of a result, that of its call
+    assert store.events.place(TALK, "zzz") is None
 
 
 def test_a_session_s_number_is_its_own(store: StoreReads) -> None:
@@ -259,10 +259,10 @@ def test_payloads_are_those_of_the_places_asked_for(store: StoreReads) -> None:
     events = _events(store, TALK)
     places = [(event.payload_start, event.payload_bytes) for event in (events[5], events[0])]
 
-    texts = [orjson.loads(raw)["text"] for raw in store.payloads.iter(*TALK, places)]
+    texts = [orjson.loads(raw)["text"] for raw in store.payloads.iter(TALK, places)]
 
     assert texts == ["the lock is dropped", "why does the walrus migration hang?"]
-    assert list(store.payloads.iter(AGENT, "none", places)) == []
+    assert list(store.payloads.iter(SessionKey(AGENT, "none"), places)) == []
 
 
 def test_words_find_the_events_that_have_them(store: StoreReads) -> None:

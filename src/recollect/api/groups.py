@@ -208,7 +208,7 @@ class Groups:
     def _continued(self, resumed: Resumed) -> Resumed:
         """The same with the command that continues the session where it worked: in its group, with its group's home."""
         key, group = key_of(resumed.session_uid), self.get(resumed.group)
-        session = self._store.sessions.find_named(*key)
+        session = self._store.sessions.find_named(key)
         path = session.path if session else None
         if path is None and resume_words(*key):  # not stored yet: where the group's agent would have it
             path = str(home_of(self._store, self._folder, group.name, key.agent) / "session")

@@ -128,13 +128,13 @@ class Reading:
 
     def event_kinds(self, session: Session) -> list[str]:
         """The kind of each event of a session, copies included, in reading order."""
-        rows = self._store.events.rows(session.agent, session.native_session_id, ("kind",))
+        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), ("kind",))
         return [kind for (kind,) in rows]
 
     def token_curve(self, session: Session, most: int) -> list[tuple[str, int, int]]:
         """When a session used input and output tokens; of more than `most` events, several are added up."""
         columns = ("ts_ms", "input_tokens", "output_tokens")
-        rows = self._store.events.rows(session.agent, session.native_session_id, columns)
+        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), columns)
         timed = [(at_ms, sent or 0, written or 0) for at_ms, sent, written in rows if at_ms]
         step = max(1, -(-len(timed) // most))
         pieces = (tuple(zip(*timed[start : start + step], strict=True)) for start in range(0, len(timed), step))
@@ -142,7 +142,7 @@ class Reading:
 
     def event_place(self, session: Session, name: str) -> int | None:
         """The place in reading order of an event with this seq or end of its uid; of a result, that of its call."""
-        return self._store.events.place(session.agent, session.native_session_id, name)
+        return self._store.events.place(SessionKey(session.agent, session.native_session_id), name)
 
     def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """The full content of each event, in the order given."""

@@ -20,6 +20,7 @@ from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.forget import FINISHES_FORGETTING
 from recollect.ingest import held_although_excluded, unusable_rules
+from recollect.kinds import SessionKey
 from recollect.retention import look_ahead
 from recollect.store import (
     CACHE_NAME,
@@ -252,9 +253,9 @@ def _read_back(store: Store) -> tuple[int, int]:
     sessions = store.sessions.find()
     events = 0
     for session in sessions:
-        name = (session.agent, session.native_session_id)
-        places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
-        events += sum(1 for _ in store.payloads.iter(*name, places))
+        key = SessionKey(session.agent, session.native_session_id)
+        places = sorted(store.events.rows(key, ("payload_start", "payload_bytes")))
+        events += sum(1 for _ in store.payloads.iter(key, places))
     return len(sessions), events
 
 

@@ -18,6 +18,7 @@ from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LED
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import StoreUnwritable
+from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.redact import KEY_FILE, load_key
 from recollect.store import (
@@ -217,7 +218,7 @@ def _whereabouts(store: Store, settings: Settings, name: tuple[str, str]) -> str
     """What became of events that were not read again: their file may lie outside of the folders that were read."""
     agent, native_id = name
     roots = [os.path.realpath(root) for root in settings.roots.get(agent, ())]
-    session = store.sessions.find_named(*name)
+    session = store.sessions.find_named(SessionKey(*name))
     for source in session.sources if session else ():
         if os.access(source.path, os.F_OK) and not any(Path(source.path).is_relative_to(root) for root in roots):
             return f"missing, `recollect sweep --root {agent}=PATH` may read them again: {source.path}"

@@ -73,7 +73,7 @@ def _holds(store: Store, key: SessionKey, needle: _Needle) -> bool:
         return True
     # Not payload by payload: what was replaced or dropped since belongs to no event, but its bytes are still there.
     before = b""
-    for content in store.payloads.iter_content(*key):
+    for content in store.payloads.iter_content(key):
         if needle.in_json in (before + content).decode("utf-8", "replace").casefold():
             return True
         before = content[-4 * len(needle.in_json) :]
@@ -302,7 +302,7 @@ class _Rows:
 
     def find(self, key: SessionKey) -> Session | None:
         if key not in self._rows:
-            self._rows[key] = self._store.sessions.find_named(*key)
+            self._rows[key] = self._store.sessions.find_named(key)
         return self._rows[key]
 
     def with_sub_agents(self, keys: Iterable[SessionKey]) -> set[SessionKey]:

@@ -64,7 +64,7 @@ def exclude_of(store: Store, patterns: Sequence[str], allow: Sequence[str] | Non
     """The user's rules, and what the store knows about repositories. With `allow`, nothing else may be stored."""
 
     def checkouts() -> Checkouts:
-        return Checkouts({place[4:7] for place in store.session_rows.checkouts()})
+        return Checkouts({(place.cwd, place.git_root, place.git_remote) for place in store.session_rows.places()})
 
     allowed = None if allow is None else Exclude(allow, checkouts, dict)
     return Exclude(patterns, checkouts, store.exclusions.folders, allowed)
@@ -73,14 +73,14 @@ def exclude_of(store: Store, patterns: Sequence[str], allow: Sequence[str] | Non
 def held_although_excluded(store: Store, patterns: Sequence[str]) -> list[Place]:
     """Sessions that were stored before a rule excluded them, or before their folder was known."""
     exclude = exclude_of(store, patterns)
-    places = store.session_rows.checkouts()
+    places = store.session_rows.places()
     return [place for place in places if exclude.rule(place.cwd, place.git_root, place.git_remote) is not None]
 
 
 def unusable_rules(store: Store) -> list[tuple[Path, str]]:
     """The ignore files of known folders, each with a line of it that has no effect."""
     seen = {Path(exclusion.rule) for exclusion in store.exclusions.all() if exclusion.rule.endswith(f"/{IGNORE_FILE}")}
-    files = seen | RuleFiles().ignore_files({place.cwd for place in store.session_rows.checkouts() if place.cwd})
+    files = seen | RuleFiles().ignore_files({place.cwd for place in store.session_rows.places() if place.cwd})
     return [(path, line) for path in sorted(files) for line in unusable_lines(path)]
 
 

@@ -167,7 +167,7 @@ class Live:
     def media(self, session: str) -> list[Media]:
         """The files attached to a session, and what became of each; `media_roots` are searched for moved ones."""
         row = self._appender.get(session)
-        payloads = self._store.payloads.iter(row.agent, row.native_id, self._store.live.media(row))
+        payloads = self._store.payloads.iter(SessionKey(row.agent, row.native_id), self._store.live.media(row))
         references = [item for payload in payloads for item in orjson.loads(payload)["media"]]
         return find_states(references, self._media_roots)
 
@@ -181,7 +181,7 @@ class Live:
 
     def _messages(self, row: LiveRow, rows: Sequence[MessageRow]) -> list[Message]:
         places = [(message.payload_start, message.payload_bytes) for message in rows]
-        payloads = self._store.payloads.iter(row.agent, row.native_id, places)
+        payloads = self._store.payloads.iter(SessionKey(row.agent, row.native_id), places)
         return [_message(message, orjson.loads(payload)) for message, payload in zip(rows, payloads, strict=True)]
 
     def list_sessions(

@@ -160,7 +160,7 @@ class Texts:
 
     def _payloads(self, stream: int, headers: list[EventHeader]) -> list[bytes]:
         places = [(header.payload_start, header.payload_bytes) for header in headers]
-        return list(self._store.payloads.iter(*self._keys[stream], places))
+        return list(self._store.payloads.iter(self._keys[stream], places))
 
     def payloads(self, headers: list[EventHeader]) -> list[dict[str, object]]:
         """Whole payloads of one session's events, in the order given."""

@@ -120,9 +120,8 @@ def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionK
     their sub-agents that are named otherwise now."""
     above = {relative for key in dirty for relative in relations.above(key)}
     below = {relative for key in dirty for relative in relations.all_spawned(key)} - set(dirty)
-    for key, row in (store.session_rows.stored(below) if below else {}).items():
-        if relations.is_named_as(key, row):
-            below.discard(key)
+    if below:
+        below -= {row.session for row in store.session_rows.places(below) if relations.is_named_as(row.session, row)}
     related = (above | below) - set(dirty)
     if related:
         store.streams.set_dirty(related, True)

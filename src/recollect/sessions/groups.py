@@ -45,10 +45,12 @@ def assign_groups(store: Store) -> int:
     groups = store.groups.all()
     if not groups and not store.session_rows.has_groups():
         return 0
-    members = store.session_rows.members()
+    members = store.session_rows.places()
     by_home = _by_home(store, groups)
     own = {
-        member.session_uid: member.group if member.is_live else by_home.get(member.key) or _by_path(groups, member.cwd)
+        member.session_uid: by_home.get(member.session) or _by_path(groups, member.cwd)
+        if member.key is None
+        else member.group
         for member in members
     }
     above = {}
@@ -59,7 +61,7 @@ def assign_groups(store: Store) -> int:
     for member in members:
         group = own[_origin(member.session_uid, above)]
         if group != member.group:
-            changes.append((group, member.key))
+            changes.append((group, member.session))
     if changes:
         store.groups.set_groups(changes)
     return len(changes)

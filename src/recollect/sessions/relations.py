@@ -14,7 +14,7 @@ from functools import cache
 from typing import TypeVar
 
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import HALF_BYTES, Ancestry, Candidate, SharedResponse, Store, StoredRow
+from recollect.store import HALF_BYTES, Ancestry, Candidate, Place, SharedResponse, Store
 from recollect.uids import name_half
 
 _T = TypeVar("_T")
@@ -109,7 +109,7 @@ class Relations:
             return set()
         return (all_reached([key], lambda above: self._spawned.get(above, ())) - {key}) & self._held
 
-    def is_named_as(self, key: SessionKey, row: StoredRow) -> bool:
+    def is_named_as(self, key: SessionKey, row: Place) -> bool:
         """Whether a row has the names that follow from the relations."""
         parent = self.origin(key).parent
         parent_uid = self.uid(SessionKey(key.agent, parent)) if parent else None
@@ -246,7 +246,7 @@ class _Renamed:
 
 def _groups(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
     """Events with one key that also hold the same: short ids of weak providers may coincide."""
-    groups: dict[tuple[int, str, str], list[Candidate]] = defaultdict(list)
+    groups: dict[tuple[int | None, str, str], list[Candidate]] = defaultdict(list)
     for event in candidates:
         groups[event.copy_key, event.base_kind, event.content].append(event)
     return groups.values()

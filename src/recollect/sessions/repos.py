@@ -124,7 +124,7 @@ def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:
 
 def name_repos(store: Store, domains: Mapping[str, str]) -> None:
     """Update the repositories of sessions for which another session's remote became known, or is gone."""
-    known = store.session_rows.checkouts()
+    known = store.session_rows.places()
     in_git = {place.cwd for place in known if place.git_branch}
     checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known}, in_git)
     name = cache(checkouts.repo)  # many sessions work at one place

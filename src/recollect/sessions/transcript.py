@@ -10,6 +10,7 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.kinds import SessionKey
 from recollect.schema import KIND_FAMILY, KINDS, Event, Session
 from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventHeader, SessionFilter, Store
 
@@ -67,14 +68,14 @@ def read_events(
 ) -> list[Event]:
     """A session's events in reading order, or only the last of them, a span, or a kind with its more specific ones."""
     kinds = _family(kind) if kind else None
-    name = session.native_session_id
-    rows = store.events.rows(session.agent, name, _EVENT_COLUMNS, last=last, span=span, kinds=kinds)
+    key = SessionKey(session.agent, session.native_session_id)
+    rows = store.events.rows(key, _EVENT_COLUMNS, last=last, span=span, kinds=kinds)
     return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
 
 
 def read_calls(store: Store, session: Session, kind: str) -> list[Event]:
     """A session's calls of one kind and their results, in reading order."""
-    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS, calls=kind)
+    rows = store.events.rows(SessionKey(session.agent, session.native_session_id), _EVENT_COLUMNS, calls=kind)
     return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
 
 
@@ -119,7 +120,7 @@ def _event(session: Session, row: dict[str, Any]) -> Event:
 def iter_payloads(store: Store, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
     """The full content of each event, in the order given."""
     places = [event.payload_ref or (0, 0) for event in events]
-    for raw in store.payloads.iter(session.agent, session.native_session_id, places):
+    for raw in store.payloads.iter(SessionKey(session.agent, session.native_session_id), places):
         yield orjson.loads(raw) if raw else {}
 
 

@@ -112,7 +112,7 @@ if TYPE_CHECKING:
         Note,
         StoredFact,
     )
-    from recollect.store.tables.fulltext import Entry, Fulltext, PendingEvent, PendingStream
+    from recollect.store.tables.fulltext import Fulltext
     from recollect.store.tables.groups import (
         LAST_CHANGE,
         MAIN_GROUP,
@@ -126,15 +126,14 @@ if TYPE_CHECKING:
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
-    from recollect.store.tables.named_values import NamedValues, by_root
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
-    from recollect.store.tables.session_rows import Place, SessionRow, SessionRows, StoredRow
+    from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, Step, Steps, StoredSession
-    from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
+    from recollect.store.tables.streams import HALF_BYTES, Ancestry, NamedValues, Streams, by_root
     from recollect.store.tables.texts import Redaction, Texts, UnreadLine
     from recollect.store.tables.tombstones import (
         FORGOTTEN,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class SessionReads(Protocol):
     """Sessions: rows, headers, how they belong together."""
 
-    def find_named(self, agent: str, native_id: str) -> Session | None: ...
+    def find_named(self, key: SessionKey) -> Session | None: ...
 
     def find(
         self, criteria: SessionFilter = ANY_SESSION, *, sort: str = "recent", limit: int | None = None, offset: int = 0
@@ -61,7 +61,7 @@ class SessionReads(Protocol):
 class DigestReads(Protocol):
     """Digests and signals, and the words that digests are found by."""
 
-    def find(self, agent: str, native_id: str) -> bytes | None: ...
+    def find(self, key: SessionKey) -> bytes | None: ...
 
     def text(self, key: SessionKey) -> str | None: ...
 
@@ -96,8 +96,7 @@ class EventReads(Protocol):
 
     def rows(
         self,
-        agent: str,
-        native_id: str,
+        key: SessionKey,
         columns: Sequence[str],
         *,
         last: int | None = None,
@@ -106,7 +105,7 @@ class EventReads(Protocol):
         kinds: Collection[str] | None = None,
     ) -> list[tuple[Any, ...]]: ...
 
-    def place(self, agent: str, native_id: str, name: str) -> int | None: ...
+    def place(self, key: SessionKey, name: str) -> int | None: ...
 
     def of(self, events: Collection[int]) -> dict[int, EventHeader]: ...
 
@@ -140,7 +139,7 @@ class EventReads(Protocol):
 class PayloadReads(Protocol):
     """What events hold."""
 
-    def iter(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]: ...
+    def iter(self, key: SessionKey, places: Sequence[tuple[int, int]]) -> Iterator[bytes]: ...
 
 
 class WordReads(Protocol):

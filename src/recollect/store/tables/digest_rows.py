@@ -275,7 +275,7 @@ class DigestRows:
 
         None if it was never distilled; raises StoreDamaged if the digest is not what was written.
         """
-        Digests(self._database).find(agent, native_id)
+        Digests(self._database).find(SessionKey(agent, native_id))
         columns = ", ".join(_LASTING)
         sql = f"SELECT id, {columns} FROM digests WHERE {_KEY}"
         for number, *values in self._database.rows(sql, (agent, native_id)):

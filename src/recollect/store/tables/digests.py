@@ -39,17 +39,15 @@ class Digests:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, agent: str, native_id: str) -> bytes | None:
+    def find(self, key: SessionKey) -> bytes | None:
         """A session's digest as JSON, checked against its hash; None if it has none of its own."""
-        rows = self._database.rows(
-            f"SELECT digest, digest_hash FROM digests WHERE {_KEY} AND digest IS NOT NULL", (agent, native_id)
-        )
+        rows = self._database.rows(f"SELECT digest, digest_hash FROM digests WHERE {_KEY} AND digest IS NOT NULL", key)
         if not rows:
             return None
         text, expected_hash = rows[0]
         raw = text.encode()
         if hash_of(raw) != expected_hash:
-            raise StoreDamaged(f"Digest is damaged: {agent}:{native_id}", "`recollect doctor` shows what to do")
+            raise StoreDamaged(f"Digest is damaged: {':'.join(key)}", "`recollect doctor` shows what to do")
         return bytes(raw)
 
     def dropped_requests(self, agent: str, native_id: str) -> int:

@@ -171,15 +171,15 @@ class Payloads:
         self._database = database
         self._folder = folder
 
-    def iter(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    def iter(self, key: SessionKey, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
-        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
+        with closing(StreamReader(self._database, self._folder, *key)) as reader:
             if reader.is_held:
                 yield from (reader.read(start, length) for start, length in places)
 
-    def iter_content(self, agent: str, native_id: str) -> Iterator[bytes]:
+    def iter_content(self, key: SessionKey) -> Iterator[bytes]:
         """Yield all that is stored in a session's frames, whether or not an event still has it."""
-        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
+        with closing(StreamReader(self._database, self._folder, *key)) as reader:
             yield from (bytes(reader.content(row).payloads) for row in reader)
 
 
@@ -191,8 +191,7 @@ class Events:
 
     def rows(
         self,
-        agent: str,
-        native_id: str,
+        key: SessionKey,
         columns: Sequence[str],
         *,
         last: int | None = None,
@@ -210,35 +209,31 @@ class Events:
             of_kinds = "kind IN (SELECT value FROM json_each(?3))"
             return self._database.rows(
                 f"SELECT {', '.join(columns)} FROM events WHERE {stream} AND {of_kinds} ORDER BY {_ORDER}",
-                (agent, native_id, json_list(kinds)),
+                (*key, json_list(kinds)),
             )
         if span is not None:
             return self._database.rows(
                 f"SELECT {', '.join(columns)} FROM events WHERE {stream} ORDER BY {_ORDER} LIMIT ?3 OFFSET ?4",
-                (agent, native_id, len(span), span.start),
+                (*key, len(span), span.start),
             )
         of_calls = f"(kind = ?4 OR call_id IN (SELECT call_id FROM events WHERE {stream} AND kind = ?4))"
         rows = self._database.rows(
             f"SELECT {', '.join(columns)} FROM events WHERE {stream}{f' AND {of_calls}' if calls else ''}"
             " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?3",
-            (agent, native_id, -1 if last is None else last, *([calls] if calls else ())),
+            (*key, -1 if last is None else last, *([calls] if calls else ())),
         )
         return rows[::-1]
 
-    def place(self, agent: str, native_id: str, name: str) -> int | None:
+    def place(self, key: SessionKey, name: str) -> int | None:
         """Where the event with this end of a uid, or this seq, is in reading order; of a result, where its call is."""
         columns = f"SELECT {_ORDER}, call_id, role FROM events WHERE {_OF_SESSION}"
         named = "(CAST(seq AS TEXT) = ?3 OR substr(lower(hex(event_uid)), -length(?3)) = ?3)"
         by_seq = "CAST(seq AS TEXT) = ?3 DESC"  # the end of many a uid is a number, too
-        rows = self._database.rows(
-            f"{columns} AND {named} ORDER BY {by_seq}, {_ORDER} LIMIT 1", (agent, native_id, name)
-        )
+        rows = self._database.rows(f"{columns} AND {named} ORDER BY {by_seq}, {_ORDER} LIMIT 1", (*key, name))
         if rows and rows[0][3] is not None and rows[0][4] != "assistant":
-            rows = self._database.rows(
-                f"{columns} AND call_id = ?3 ORDER BY {_ORDER} LIMIT 1", (agent, native_id, rows[0][3])
-            )
+            rows = self._database.rows(f"{columns} AND call_id = ?3 ORDER BY {_ORDER} LIMIT 1", (*key, rows[0][3]))
         before = f"SELECT count(*) FROM events WHERE {_OF_SESSION} AND ({_ORDER}) < (?3, ?4, ?5)"
-        return self._database.rows(before, (agent, native_id, *rows[0][:3]))[0][0] if rows else None
+        return self._database.rows(before, (*key, *rows[0][:3]))[0][0] if rows else None
 
     def of(self, events: Collection[int]) -> dict[int, EventHeader]:
         rows = self._database.rows(

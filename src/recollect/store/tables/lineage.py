@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
     """An event that may be a copy of, or copied by, others with the same key and content."""
 
     key: SessionKey
-    copy_key: int
+    copy_key: int | None
     event_uid: bytes
     native_id: str
     position: int
@@ -45,16 +45,6 @@ class SharedResponse(NamedTuple):
     figures: tuple[int, ...]
 
 
-class MainLineEvent(NamedTuple):
-    """An event of the main line, as far as a copy under another id is recognised by it."""
-
-    event_uid: bytes
-    position: int
-    base_kind: str
-    content: str
-    copy_of: bytes | None
-
-
 class Request(NamedTuple):
     """An event that a session goes on from though another session holds it."""
 
@@ -66,6 +56,7 @@ class Request(NamedTuple):
 # What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
 _BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
 _CONTENT = f"coalesce(base_kind, kind), {CONTENT.format('')}"
+_CANDIDATE = f"s.agent, s.native_id, copy_key, event_uid, e.native_id, position, ts_ms, {_CONTENT}, copy_of"
 _STREAM_OF = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
 _SET_DIRTY = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
 
@@ -85,8 +76,7 @@ class Lineage:
             "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s CROSS JOIN events e ON e.stream = s.id"
             " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0) WHERE s.is_dirty"
             " AND EXISTS (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
-            f" SELECT s.agent, s.native_id, copy_key, event_uid, e.native_id, position, ts_ms, {_CONTENT}, copy_of"
-            " FROM shared CROSS JOIN events e USING (copy_key) JOIN streams s ON s.id = e.stream"
+            f" SELECT {_CANDIDATE} FROM shared CROSS JOIN events e USING (copy_key) JOIN streams s ON s.id = e.stream"
         )
         return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
 
@@ -126,14 +116,14 @@ class Lineage:
         names = Events(self._database).keys(held)
         return {half: names[stream] for half, stream in streams.items() if stream in names}
 
-    def main_line(self, key: SessionKey) -> list[MainLineEvent]:
+    def main_line(self, key: SessionKey) -> list[Candidate]:
         """A session's own line, in its order."""
-        return self._database.read(
-            MainLineEvent,
-            f"SELECT event_uid, position, {_CONTENT}, copy_of FROM streams s CROSS JOIN events e ON e.stream = s.id"
+        rows = self._database.iter_rows(
+            f"SELECT {_CANDIDATE} FROM streams s CROSS JOIN events e ON e.stream = s.id"
             " WHERE s.agent = ? AND s.native_id = ? AND lane = '' ORDER BY position, event_uid",
             key,
         )
+        return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
 
     def first_own_ms(self, key: SessionKey) -> int:
         """When a session first did what no other session holds; 0 if all it has is shared."""

@@ -49,7 +49,7 @@ def m002_views(connection: apsw.Connection) -> None:
 
 
 def m002_named_values(connection: apsw.Connection) -> None:
-    from recollect.store.tables.named_values import NAMED_VALUES
+    from recollect.store.tables.streams import NAMED_VALUES
 
     connection.execute(NAMED_VALUES.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
     for statement in NAMED_VALUES.extras:

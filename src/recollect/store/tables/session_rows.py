@@ -135,14 +135,6 @@ class SessionRow(NamedTuple):
     character_id: str | None = None
 
 
-class StoredRow(NamedTuple):
-    """The part of a row that other sessions' rows depend on."""
-
-    session_uid: str
-    root_session_uid: str
-    parent_session_uid: str | None
-
-
 class SourceOfSession(NamedTuple):
     host: str
     path: str
@@ -151,7 +143,7 @@ class SourceOfSession(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a session worked, as its log has it and as it is named."""
+    """Where a session worked, as its log has it and as it is named, and the names and the group that this makes."""
 
     agent: str
     native_session_id: str
@@ -162,19 +154,15 @@ class Place(NamedTuple):
     git_remote: str | None
     repo: str | None
     domain: str | None
-    git_branch: str | None = None
-
-
-class Member(NamedTuple):
-    """A session as far as its group depends on it; what a live host keeps has the group that the host gave it."""
-
-    key: SessionKey
-    session_uid: str
-    root_session_uid: str
+    git_branch: str | None
+    parent_session_uid: str | None
     base_session_uid: str | None
-    cwd: str | None
     group: str
-    is_live: bool
+    key: str | None  # by which a live host knows it: such a session has the group that the host gave it
+
+    @property
+    def session(self) -> SessionKey:
+        return SessionKey(self.agent, self.native_session_id)
 
 
 _COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
@@ -220,16 +208,6 @@ class SessionRows:
                 [(*key, *source) for key, (_, sources) in zip(keys, rows, strict=True) for source in sources],
             )
 
-    def stored(self, keys: Iterable[SessionKey]) -> dict[SessionKey, StoredRow]:
-        """What the rows of these sessions say by now, as far as there are any."""
-        columns = ", ".join(StoredRow._fields)
-        rows = self._database.rows(
-            f"{KEYS}SELECT agent, k.native_id, {columns}"
-            " FROM keys k JOIN sessions s USING (agent) WHERE s.native_session_id = k.native_id",
-            (json_keys(keys),),
-        )
-        return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
-
     def task_refs(self) -> list[str]:
         """The tasks of all sessions, each once."""
         return self._database.column("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")
@@ -246,18 +224,15 @@ class SessionRows:
         sql = "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?"
         return self._database.read(SessionKey, sql, (parent_uid,))
 
-    def checkouts(self) -> list[Place]:
-        """Where every session worked."""
-        columns = ", ".join(Place._fields)
-        return self._database.read(Place, f"SELECT {columns} FROM sessions ORDER BY session_uid")
-
-    def members(self) -> list[Member]:
-        """What decides on the group of each session, but for its files."""
-        rows = self._database.rows(
-            "SELECT agent, native_session_id, session_uid, root_session_uid, base_session_uid, cwd,"
-            ' "group", "key" IS NOT NULL FROM sessions ORDER BY session_uid'
+    def places(self, keys: Iterable[SessionKey] | None = None) -> list[Place]:
+        """Where every session worked, or each of these."""
+        columns = ", ".join(f's."{name}"' for name in Place._fields)
+        if keys is None:
+            return self._database.read(Place, f"SELECT {columns} FROM sessions s ORDER BY session_uid")
+        sql = (
+            f"{KEYS}SELECT {columns} FROM keys k JOIN sessions s USING (agent) WHERE s.native_session_id = k.native_id"
         )
-        return [Member(SessionKey(row[0], row[1]), *row[2:]) for row in rows]
+        return self._database.read(Place, sql, (json_keys(keys),))
 
     def below(self, folder: str) -> list[SessionKey]:
         """Sessions with a file below a folder."""

@@ -144,9 +144,9 @@ class Sessions:
         conditions, bindings = session_conditions(criteria)
         return int(self._database.value(f"SELECT count(*) FROM sessions WHERE {conditions}", bindings))
 
-    def find_named(self, agent: str, native_id: str) -> "Session | None":
+    def find_named(self, key: SessionKey) -> "Session | None":
         """The session with these ids, if there is a row of it."""
-        return next(iter(self._select("agent = ? AND native_session_id = ?", [agent, native_id])), None)
+        return next(iter(self._select("agent = ? AND native_session_id = ?", [*key])), None)
 
     def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
         from recollect.store.tables.session_rows import READ_COLUMNS  # takes time to load, and a search needs none

@@ -244,7 +244,7 @@ class Steps:
         """The payloads of some events, by event; each frame is unpacked once."""
         ordered = sorted(steps, key=lambda step: step.payload_start)
         places = [(step.payload_start, step.payload_bytes) for step in ordered]
-        contents = self._payloads.iter(*key, places) if places else ()
+        contents = self._payloads.iter(key, places) if places else ()
         pairs = zip(ordered, contents, strict=True)
         return {step.event_uid: orjson.loads(raw) if raw else {} for step, raw in pairs}
 

@@ -1,21 +1,24 @@
-"""Whole sessions of cache.db: which changed, how they are related, what they copied from one another."""
+"""Whole sessions of cache.db: which changed, what their sources say of them, which values they named."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import orjson
 
-from recollect.kinds import (
-    FILES_LANE,
-    SessionKey,
-)
+from recollect.kinds import FILES_LANE, SessionKey
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
 from recollect.store.tables.events import IS_ABANDONED, IS_RETRY
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
+
+if TYPE_CHECKING:
+    from recollect.redact import NamedValue
+    from recollect.store.batch import Batch
+    from recollect.store.tables.steps import Step
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
 # the oldest version of the redaction rules that anything of it went through; NULL: none.
@@ -99,9 +102,6 @@ INFOS = Table(
     key=("agent", "native_id", "source"),
     extras=tuple(f"CREATE INDEX infos_by_{link} ON infos (agent, {link}) WHERE {link} IS NOT NULL" for link in _LINKS),
 )
-
-if TYPE_CHECKING:
-    from recollect.store.tables.steps import Step
 
 
 class Ancestry(NamedTuple):
@@ -296,3 +296,74 @@ def _empty(connection: apsw.Connection, streams: list[int]) -> None:
         "UPDATE streams SET next_seq = 1, stream_bytes = 0, pack_generation = pack_generation + 1, pack_bytes = 0,"
         f" is_dirty = 1 WHERE id IN {chosen}"
     )
+
+
+# Values that sessions named, as the digits of their marks: what is read later is compared with them. One `is_due` until
+# it is hidden in all that was stored of its session before it was named.
+NAMED_VALUES = Table(
+    "named_values",
+    CACHE,
+    (*column.numbers("stream"), *column.plain("digits", "rule"), column.count("is_due", 1)),
+    owner=BY_STREAM,
+    key=("stream", "digits"),
+    extras=("CREATE INDEX IF NOT EXISTS named_values_due ON named_values (stream) WHERE is_due",),
+)
+
+
+class NamedMark(NamedTuple):
+    """A value that a session named, by the digits of its mark."""
+
+    session: SessionKey
+    digits: str
+    rule: str
+
+
+def note_named(connection: apsw.Connection, stream: int, values: "Sequence[NamedValue]") -> None:
+    connection.executemany(
+        "INSERT OR IGNORE INTO named_values (stream, digits, rule) VALUES (?, ?, ?)",
+        [(stream, value.digits, value.rule) for value in values],
+    )
+
+
+class NamedValues:
+    """The named values of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.at_hand: dict[SessionKey, list[NamedValue]] = defaultdict(list)  # until they are settled
+
+    def remember(self, batches: "Iterable[Batch]") -> None:
+        """Have the values of batches at hand, which is in memory only."""
+        for batch in batches:
+            for part in batch.streams:
+                if part.named:
+                    self.at_hand[SessionKey(batch.source.agent, part.native_id).root] += part.named
+
+    def all(self) -> dict[SessionKey, dict[str, str]]:
+        """The rules of all values by the digits of their marks, for each session with its sub-agents."""
+        return by_root(self._marks("1"))
+
+    def due(self) -> list[NamedMark]:
+        return self._marks("is_due")
+
+    def _marks(self, condition: str) -> list[NamedMark]:
+        rows = self._database.rows(
+            "SELECT s.agent, s.native_id, n.digits, n.rule FROM named_values n"
+            f" JOIN streams s ON s.id = n.stream WHERE {condition}"
+        )
+        return [NamedMark(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
+
+    def settle(self, marks: Iterable[NamedMark]) -> None:
+        """Note that values are hidden in all that is stored of their sessions."""
+        self.at_hand.clear()
+        self._database.write_all(
+            f"UPDATE named_values SET is_due = 0 WHERE {BY_STREAM.of_session} AND digits = ?3",
+            [(*mark.session, mark.digits) for mark in marks],
+        )
+
+
+def by_root(marks: Iterable[NamedMark]) -> dict[SessionKey, dict[str, str]]:
+    rules: dict[SessionKey, dict[str, str]] = {}
+    for mark in marks:
+        rules.setdefault(mark.session.root, {})[mark.digits] = mark.rule
+    return rules
