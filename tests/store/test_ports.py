@@ -335,6 +335,7 @@ def test_nothing_is_taught_by_sessions_that_teach_nothing(store: StoreReads) -> 
     assert store.facts.errors_showing(["unheard"]) == []
     assert not store.facts.has_amendments()
     assert store.facts.moment_of(0, ("decided",), ANY_SESSION) is None
+    assert store.facts.moment_of(0, ("decided",), SessionFilter(chosen=(("outcome", ("ok",)),))) is None
     assert store.facts.notes() == []
 
 
@@ -342,6 +343,7 @@ def test_exchanges_are_those_of_the_sessions_that_match(store: StoreReads) -> No
     exchanges = store.facts.exchanges(SessionFilter(root=UID[TALK], roots_only=True))
 
     assert {exchange.session_uid for exchange in exchanges} == {UID[TALK]}
+    assert store.facts.exchanges(SessionFilter(chosen=(("outcome", ("unheard",)),))) == []
     assert store.facts.exchanges(ANY_SESSION, 1) == store.facts.exchanges(ANY_SESSION)[-1:]
 
 

@@ -13,7 +13,7 @@ import orjson
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.sessions import ANY_SESSION, SessionFilter, session_conditions
+from recollect.store.tables.sessions import ANY_SESSION, OF_DIGESTS, SessionFilter, session_conditions
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 
 ACTIVITY = Table(
@@ -303,20 +303,12 @@ _JOIN = (
     "JOIN digests d ON d.id = {table}.digest"
     " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
 )
-# The sessions' own columns are meant by `chosen`: `digests` has some of the same names.
-_DIGESTS = (
-    "SELECT d.id FROM (SELECT agent, native_session_id FROM sessions WHERE {chosen}) s JOIN digests d"
-    " ON d.agent = s.agent AND d.native_session_id = s.native_session_id"
-)
 
 
 def _where(span: Span) -> tuple[str, list[Any]]:
-    of_sessions, bindings = session_conditions(span.sessions)
-    chosen = [of_sessions] if bindings else []
-    if span.root is not None:
-        chosen.append("root_session_uid = ?")
-        bindings.append(span.root)
-    tests = [f"a.digest IN ({_DIGESTS.format(chosen=' AND '.join(chosen))})"] if chosen else ["1"]
+    criteria = span.sessions if span.root is None else span.sessions._replace(root=span.root)
+    of_sessions, bindings = session_conditions(criteria)
+    tests = [f"a.{OF_DIGESTS.format(of_sessions)}" if bindings else "1"]
     if span.since_ms is not None:
         minute = span.since_ms // _MINUTE_MS
         tests.append("a.minute > ? AND a.minute + a.span > ?")

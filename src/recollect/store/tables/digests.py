@@ -10,7 +10,13 @@ from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
 from recollect.store.search import ensure_terms
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.sessions import HEADER_COLUMNS, SessionFilter, SessionHeader, session_conditions
+from recollect.store.tables.sessions import (
+    HEADER_COLUMNS,
+    SessionFilter,
+    SessionHeader,
+    row_conditions,
+    session_conditions,
+)
 from recollect.store.tables.table import hash_of, json_list
 
 if TYPE_CHECKING:
@@ -161,14 +167,11 @@ class Digests:
 def _signal_conditions(
     criteria: SessionFilter, session: SessionKey | None, signal: str | None
 ) -> tuple[str, list[Any]]:
-    of_sessions, bindings = session_conditions(criteria._replace(since_ms=None, before_ms=None))
-    tests: list[tuple[str, Any]] = [
-        ("g.signal = ?", signal),
-        ("g.ts_ms >= ?", criteria.since_ms),
-        ("g.ts_ms < ?", criteria.before_ms),
-        ("d.agent = ?", session.agent if session else None),
-        ("d.native_session_id = ?", session.native_id if session else None),
-    ]
-    used = [(test, value) for test, value in tests if value is not None]
-    chosen = f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})" if bindings else "1"
-    return f" WHERE {' AND '.join([chosen, *(test for test, _ in used)])}", [*bindings, *(value for _, value in used)]
+    tests, bindings = row_conditions(criteria, "s.rowid IN (SELECT rowid FROM sessions WHERE {})", "g.ts_ms")
+    if signal is not None:
+        tests.append("g.signal = ?")
+        bindings.append(signal)
+    if session is not None:
+        tests.append("d.agent = ? AND d.native_session_id = ?")
+        bindings += session
+    return f" WHERE {' AND '.join(tests)}", bindings

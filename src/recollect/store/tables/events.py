@@ -135,7 +135,7 @@ def in_pieces(events: Iterable[_T], bytes_of: Callable[[_T], int]) -> Iterator[l
 
 
 _ORDER = "lane, position, event_uid"
-_OF_SESSION = "stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
+_OF_SESSION = BY_STREAM.of_session
 
 
 class EventHeader(NamedTuple):
@@ -204,25 +204,20 @@ class Events:
         With `last`, only so many from the end; with `calls`, only calls of this kind and their results; with `span`,
         only those at these places; with `kinds`, only of these.
         """
-        stream = _OF_SESSION
+        tests, bindings = [_OF_SESSION], [*key]
         if kinds is not None:
-            of_kinds = "kind IN (SELECT value FROM json_each(?3))"
-            return self._database.rows(
-                f"SELECT {', '.join(columns)} FROM events WHERE {stream} AND {of_kinds} ORDER BY {_ORDER}",
-                (*key, json_list(kinds)),
-            )
-        if span is not None:
-            return self._database.rows(
-                f"SELECT {', '.join(columns)} FROM events WHERE {stream} ORDER BY {_ORDER} LIMIT ?3 OFFSET ?4",
-                (*key, len(span), span.start),
-            )
-        of_calls = f"(kind = ?4 OR call_id IN (SELECT call_id FROM events WHERE {stream} AND kind = ?4))"
-        rows = self._database.rows(
-            f"SELECT {', '.join(columns)} FROM events WHERE {stream}{f' AND {of_calls}' if calls else ''}"
-            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?3",
-            (*key, -1 if last is None else last, *([calls] if calls else ())),
-        )
-        return rows[::-1]
+            tests.append("kind IN (SELECT value FROM json_each(?3))")
+            bindings.append(json_list(kinds))
+        elif calls is not None:
+            call_ids = f"SELECT call_id FROM events WHERE {_OF_SESSION} AND kind = ?3"
+            tests.append(f"(kind = ?3 OR call_id IN ({call_ids}))")
+            bindings.append(calls)
+        order, limit = _ORDER, "" if span is None else f" LIMIT {len(span):d} OFFSET {span.start:d}"
+        if last is not None:
+            order, limit = "lane DESC, position DESC, event_uid DESC", f" LIMIT {last:d}"
+        sql = f"SELECT {', '.join(columns)} FROM events WHERE {' AND '.join(tests)} ORDER BY {order}{limit}"
+        rows = self._database.rows(sql, bindings)
+        return rows if last is None else rows[::-1]
 
     def place(self, key: SessionKey, name: str) -> int | None:
         """Where the event with this end of a uid, or this seq, is in reading order; of a result, where its call is."""

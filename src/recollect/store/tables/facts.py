@@ -14,7 +14,7 @@ import orjson
 from recollect.clock import now_ms
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.sessions import ANY_SESSION, SessionFilter, session_conditions
+from recollect.store.tables.sessions import ANY_SESSION, OF_DIGESTS, SessionFilter, row_conditions
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table
 from recollect.text import spaced
 
@@ -189,12 +189,9 @@ class FactTable:
         `naming`: it is their subject or object, or the end of it after a slash, or a longer id of their commit.
         `file`: they say who edited files with this last name. `uid` begins their id.
         """
-        of_sessions, bindings = session_conditions(sessions._replace(since_ms=None, before_ms=None))
-        tests = [f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})"] if bindings else []
+        tests, bindings = row_conditions(sessions, "s.rowid IN (SELECT rowid FROM sessions WHERE {})", "f.since_ms")
         tests += [] if with_rejected else ["v.verdict IS NOT 'rejected'"]
         for test, values in (
-            ("f.since_ms >= ?", (sessions.since_ms,)),
-            ("f.since_ms < ?", (sessions.before_ms,)),
             (f"f.predicate IN ({', '.join('?' * len(predicates))})", predicates or (None,)),
             ("f.subject_kind = ?", (kind,)),
             ("f.subject_kind = ? AND f.subject = ?", subject or (None,)),
@@ -208,7 +205,7 @@ class FactTable:
                 tests.append(test)
                 bindings += values
         documents = (len(_PLAIN), len(_PLAIN) + 1)
-        rows = self._database.rows(f"{_SELECT} WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
+        rows = self._database.rows(f"{_SELECT} WHERE {' AND '.join(tests)}{_ORDER}", bindings)
         return [
             StoredFact(*[orjson.loads(value) if place in documents else value for place, value in enumerate(row)])
             for row in rows
@@ -223,14 +220,11 @@ class FactTable:
 
         The `before_ms` of `sessions` is that of the facts.
         """
-        of_sessions, bindings = session_conditions(sessions._replace(since_ms=None, before_ms=None))
-        of_digests = (
-            f" AND digest IN (SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id)"
-            f" WHERE {of_sessions})"
-        )
+        untimed = sessions._replace(since_ms=None, before_ms=None)
+        tests, bindings = row_conditions(untimed, OF_DIGESTS, "since_ms")
         moment = self._database.value(
             f"SELECT since_ms FROM facts WHERE predicate IN ({', '.join('?' * len(predicates))})"
-            f" AND coalesce(since_ms < ?, 1){of_digests if bindings else ''} ORDER BY since_ms DESC LIMIT 1 OFFSET ?",
+            f" AND coalesce(since_ms < ?, 1) AND {' AND '.join(tests)} ORDER BY since_ms DESC LIMIT 1 OFFSET ?",
             (*predicates, sessions.before_ms, *bindings, place),
         )
         return None if moment is None else int(moment)
@@ -240,13 +234,7 @@ class FactTable:
 
         The times of `sessions` are those of the exchanges.
         """
-        of_sessions, bindings = session_conditions(sessions._replace(since_ms=None, before_ms=None))
-        of_digests = f"SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id) WHERE {of_sessions}"
-        tests = [f"digest IN ({of_digests})"] if bindings else ["1"]
-        for test, value in (("since_ms >= ?", sessions.since_ms), ("since_ms < ?", sessions.before_ms)):
-            if value is not None:
-                tests.append(test)
-                bindings.append(value)
+        tests, bindings = row_conditions(sessions, OF_DIGESTS, "since_ms")
         columns = ", ".join(f"x.{name}" for name in _EXCHANGE)
         return self._database.read(
             ExchangeRow,

@@ -340,6 +340,27 @@ def session_conditions(criteria: SessionFilter) -> tuple[str, list[Any]]:
     return " AND ".join(clauses) or "1", bindings
 
 
+# The sessions' own columns are meant by what is put in: `digests` has some of the same names.
+OF_DIGESTS = (
+    "digest IN (SELECT d.id FROM (SELECT agent, native_session_id FROM sessions WHERE {}) s JOIN digests d"
+    " ON d.agent = s.agent AND d.native_session_id = s.native_session_id)"
+)
+
+
+def row_conditions(criteria: SessionFilter, of_sessions: str, moment: str) -> tuple[list[str], list[Any]]:
+    """What rows that sessions have in other tables must meet; the times are those of the rows, in the column `moment`.
+
+    `of_sessions` is the test for a row whose session is among those that `{}` selects from `sessions`.
+    """
+    conditions, bindings = session_conditions(criteria._replace(since_ms=None, before_ms=None))
+    tests = [of_sessions.format(conditions)] if bindings else ["1"]
+    for test, moment_ms in ((f"{moment} >= ?", criteria.since_ms), (f"{moment} < ?", criteria.before_ms)):
+        if moment_ms is not None:
+            tests.append(test)
+            bindings.append(moment_ms)
+    return tests, bindings
+
+
 def _session(row: dict[str, Any], sources: "list[SessionSource]") -> "Session":
     from recollect.schema import Cost, Session  # takes time to load, and most sweeps need none
 
