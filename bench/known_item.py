@@ -91,12 +91,12 @@ def titles(store: Store, shared: Path) -> list[Item]:
 
 def _stored_titles(store: Store) -> Iterator[tuple[str, str, str]]:
     """(agent, title, root session) of every session that has one."""
-    for agent, native_id in store.streams.names():
-        lasts = [info["last"] for info in store.streams.infos(agent, native_id)]
+    for key in store.streams.names():
+        lasts = [info["last"] for info in store.streams.infos_of([key]).get(key, ())]
         title = next((last[rank] for last in lasts for rank in AGENT_MADE if last.get(rank)), None)
-        header = store.sessions.of([(agent, native_id)]).get((agent, native_id))
+        header = store.sessions.of([key]).get(key)
         if header and title:
-            yield agent, title, header.root_session_uid
+            yield key.agent, title, header.root_session_uid
 
 
 def _summaries(store: Store, shared: Path) -> Iterator[tuple[str, str, str]]:

@@ -234,7 +234,7 @@ def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
         with store._cache.transaction() as connection:
             connection.execute("DELETE FROM events")
             connection.execute("DELETE FROM frames")
-        store.fulltext.leave_no_byte()
+        store.fulltext.purge()
         store.checkpoint()
 
     left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

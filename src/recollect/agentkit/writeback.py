@@ -25,7 +25,7 @@ class Draft(NamedTuple):
     losses: tuple[str, ...] = ()
 
 
-class Step(NamedTuple):
+class Action(NamedTuple):
     """A message, or a call of a tool with its result, if one is stored."""
 
     event: Event
@@ -59,7 +59,7 @@ class Step(NamedTuple):
         return [event.event_uid for event, _ in ((self.event, {}), *([self.result] if self.result else ()))]
 
 
-def steps_of(items: Sequence[Item]) -> list[Step]:
+def actions_of(items: Sequence[Item]) -> list[Action]:
     """The conversation of a session: what was said, and each call with its result. Rewound parts are left out."""
     live = [item for item in items if not item[0].is_abandoned]
     results: dict[str | None, Item] = {
@@ -67,7 +67,7 @@ def steps_of(items: Sequence[Item]) -> list[Step]:
     }
     messages = (USER_MSG, *KIND_FAMILY[ASSISTANT_MSG])
     return [
-        Step(event, payload, None if event.kind in messages else results.get(event.call_id))
+        Action(event, payload, None if event.kind in messages else results.get(event.call_id))
         for event, payload in live
         if (event.kind in messages and isinstance(payload.get("text"), str) and payload["text"].strip())
         or (event.kind in KIND_FAMILY[TOOL_CALL] and event.role == "assistant" and event.call_id)

@@ -19,6 +19,7 @@ import orjson
 from recollect.ingest.builder import Protection, Task
 from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, UNLISTED, Exclude, RuleFiles, unusable_lines
 from recollect.ingest.pool import Failure, Reading, grouped, read_tasks, stage_of
+from recollect.kinds import SessionKey
 from recollect.schema import session_uid
 from recollect.sessions import Checkouts
 from recollect.store import (
@@ -236,8 +237,9 @@ class _Gate:
 
     def _facts_of(self, name: Name) -> dict[str, Any]:
         facts = self._facts_by_name.get(name, {})
-        for info in () if self._is_first else self._store.streams.infos(*name):  # an earlier sweep read it first
-            facts = facts | _facts(info)
+        if not self._is_first:  # an earlier sweep may have read it
+            for info in self._store.streams.infos_of([SessionKey(*name)]).get(SessionKey(*name), ()):
+                facts = facts | _facts(info)
         return facts
 
     def _admitted(self, reading: Reading) -> Reading:

@@ -26,7 +26,7 @@ def settle_sessions(
     Returns how many events were dropped because they only stood in for others that are held by now.
     """
     if has_new_rules := store.rules.text() != rules.text(domains):
-        store.streams.set_all_dirty()
+        store.streams.set_dirty()
     if not store.streams.dirty():
         return 0
     dropped = store.drop_stand_ins()

@@ -188,7 +188,7 @@ class Erasure:
 
     def scrub(self) -> None:
         """Leave no byte of deleted rows in either database: words stay in an index until it is written anew."""
-        Fulltext(self._cache).leave_no_byte()
+        Fulltext(self._cache).purge()
         with self._memory.transaction() as connection:
             for table in declared(MEMORY):
                 if table.tokenizer is not None:

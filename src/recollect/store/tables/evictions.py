@@ -306,7 +306,7 @@ class EvictionTable:
 
     def leave_no_word(self) -> None:
         """Remove the words of what was dropped from the index, and give back the room they took."""
-        Fulltext(self._cache).leave_no_byte_of_gone()
+        Fulltext(self._cache).purge(of_all=False)
         self._cache.rows("PRAGMA incremental_vacuum")
         tidy_shared(self._cache, self._cache.path.parent)
 

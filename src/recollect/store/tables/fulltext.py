@@ -194,19 +194,15 @@ class Fulltext:
                 _drop_gone(connection)
         return waiting
 
-    def leave_no_byte(self) -> None:
-        """Have all months written anew, without the words of events that are gone."""
-        with self._database.transaction() as connection:
-            _drop_gone(connection)
-            for month in _months(connection):
-                connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+    def purge(self, *, of_all: bool = True) -> None:
+        """Write months anew without the words of events that are gone: all, or those that held any of them.
 
-    def leave_no_byte_of_gone(self) -> None:
-        """Have the months written anew that held events which are gone; an emptied one goes as a whole."""
+        A month that is empty now goes as a whole.
+        """
         with self._database.transaction() as connection:
-            for month in _drop_gone(connection):
-                left = connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get
-                if left is None:
+            touched = _drop_gone(connection)
+            for month in _months(connection) if of_all else touched:
+                if connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get is None:
                     connection.execute(f"DROP TABLE {table_of(month)}")
                     connection.execute("DELETE FROM fulltext_months WHERE month = ?", (month,))
                 else:

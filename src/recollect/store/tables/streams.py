@@ -145,21 +145,17 @@ class Streams:
         rows = self._database.iter_rows("SELECT id, agent, native_id FROM streams")
         return {SessionKey(agent, native_id): stream for stream, agent, native_id in rows}
 
-    def set_dirty(self, keys: Iterable[tuple[str, str]], is_dirty: bool) -> None:
-        self._database.write_all(
-            "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
-        )
-
-    def set_all_dirty(self) -> None:
-        self._database.write("UPDATE streams SET is_dirty = 1")
+    def set_dirty(self, keys: Iterable[tuple[str, str]] | None = None, is_dirty: bool = True) -> None:
+        """Have sessions accounted for again: these, or all; or note that they were."""
+        if keys is None:
+            self._database.write("UPDATE streams SET is_dirty = ?", (is_dirty,))
+        else:
+            sql = "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?"
+            self._database.write_all(sql, [(is_dirty, *key) for key in keys])
 
     def has_infos(self) -> bool:
         """Whether any source was ever read that says something of a session."""
         return self._database.value("SELECT 1 FROM infos LIMIT 1") is not None
-
-    def infos(self, agent: str, native_id: str) -> list[dict[str, Any]]:
-        """What each source says about a session, in an order that does not depend on when it was read."""
-        return self.infos_of([SessionKey(agent, native_id)]).get(SessionKey(agent, native_id), [])
 
     def infos_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[dict[str, Any]]]:
         """What each source says about each of these sessions."""
