@@ -39,7 +39,7 @@ _REDACTOR = Redactor(RedactionRules(), b"k" * 32)
 
 def batch_of(records: list[Record], *, offset: int = 0, reader: int = 1) -> Batch:
     """One batch of a source that was read up to `offset`."""
-    row = SourceRow("host", AGENT, str(_FILE.path), "log", 100, 1, 1, 1, reader, 0, 0, "", "", "{}")
+    row = SourceRow("host", AGENT, str(_FILE.path), "log", 100, 1, 1, 1, reader)
     (found,) = read_batches(_Teller(records, offset, reader), Task(_FILE, row, has_cursor=False), _REDACTOR)
     return found
 

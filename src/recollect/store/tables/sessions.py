@@ -9,7 +9,7 @@ from recollect.clock import rfc3339
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database, escaped, translated
 from recollect.store.tables.column import TOKENS
-from recollect.store.tables.table import json_keys, json_list
+from recollect.store.tables.table import KEYS, json_keys, json_list
 
 if TYPE_CHECKING:
     from recollect.schema import Session, SessionSource
@@ -149,35 +149,21 @@ class Sessions:
         return next(iter(self._select("agent = ? AND native_session_id = ?", [*key])), None)
 
     def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
-        from recollect.store.tables.session_rows import READ_COLUMNS  # takes time to load, and a search needs none
+        from recollect.schema import SessionSource  # these take time to load, and a search needs none
+        from recollect.store.tables.session_rows import READ_COLUMNS
 
         order = f"{_ORDERS[sort]} DESC, {_ORDERS['recent']} DESC, session_uid"
         names = ", ".join(f'"{name}"' for name in READ_COLUMNS)
         rows = self._database.rows(f"SELECT {names} FROM sessions WHERE {conditions} ORDER BY {order}{limit}", bindings)
-        sources = self._sources_of({(row[0], row[1]) for row in rows})
-        with translated(self._database.path):
-            return [
-                _session(dict(zip(READ_COLUMNS, row, strict=True)), sources.get((row[0], row[1]), [])) for row in rows
-            ]
-
-    def _sources_of(self, keys: set[tuple[str, str]]) -> "dict[tuple[str, str], list[SessionSource]]":
-        from recollect.schema import SessionSource  # takes time to load, and most sweeps need none
-
-        found: dict[tuple[str, str], list[SessionSource]] = {}
-        where, bindings = "", []
-        if len(keys) < 200:
-            where = (
-                f" WHERE (agent, native_session_id) IN (VALUES {', '.join(['(?, ?)'] * len(keys))})"
-                if keys
-                else " WHERE 0"
-            )
-            bindings = [part for key in keys for part in key]
+        sources: dict[tuple[str, str], list[SessionSource]] = {row[:2]: [] for row in rows}
         for agent, native_id, host, path, size, gone_ms in self._database.iter_rows(
-            f"SELECT agent, native_session_id, host, path, bytes, gone_ms FROM session_sources{where}",
-            bindings,
+            f"{KEYS}SELECT keys.agent, native_id, host, path, bytes, gone_ms FROM keys CROSS JOIN session_sources s"
+            " ON s.agent = keys.agent AND s.native_session_id = keys.native_id",
+            (json_keys(sources),),
         ):
-            found.setdefault((agent, native_id), []).append(SessionSource(path, size, host, rfc3339(gone_ms)))
-        return found
+            sources[agent, native_id].append(SessionSource(path, size, host, rfc3339(gone_ms)))
+        with translated(self._database.path):
+            return [_session(dict(zip(READ_COLUMNS, row, strict=True)), sources[row[:2]]) for row in rows]
 
     def named_like(self, text: str) -> list[Match]:
         """Sessions whose id begins or ends with `text` (6 characters or more), or whose id or title it is.

@@ -55,16 +55,16 @@ class SourceRow(NamedTuple):
     agent: str
     path: str
     kind: str
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-    reader: int
-    offset: int
-    line: int
-    head: str
-    tail: str
-    state: str
+    size: int = 0
+    mtime_ns: int = -1  # of no file: one that is found there counts as changed
+    ctime_ns: int = -1
+    inode: int = 0
+    reader: int = 0
+    offset: int = 0
+    line: int = 0
+    head: str = ""
+    tail: str = ""
+    state: str = "{}"
 
 
 class KnownSource(NamedTuple):
@@ -163,9 +163,7 @@ class Sources:
         source = connection.execute(sql, (row.host, row.agent, row.path)).get
         if source is None:
             columns = (*SourceRow._fields, "read_ms", "gone_ms")
-            bare = row._replace(
-                mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
-            )
+            bare = SourceRow(*row[:4], size=row.size, reader=READ_ELSEWHERE)
             connection.execute(
                 f"INSERT INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
                 (*bare, now_ms(), now_ms()),
