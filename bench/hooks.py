@@ -74,7 +74,7 @@ def main() -> None:
                 fill(store, options.events, random.Random(1), ())
                 distil_pending(store, lambda done, total: None)
             prepare(store, {}, ())
-            folder_worked_in = next((path for path, _ in store.session_headers.folders()), "/home/x")
+            folder_worked_in = next((path for path, _ in store.sessions.folders()), "/home/x")
             print(f"     {store.sessions.count():,} sessions, {options.calls} calls of each hook")
         bare, _ = measure(BARE, b"", store_folder, options.calls)
         for name, fields in EVENTS.items():

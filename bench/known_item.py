@@ -91,12 +91,12 @@ def titles(store: Store, shared: Path) -> list[Item]:
 
 def _stored_titles(store: Store) -> Iterator[tuple[str, str, str]]:
     """(agent, title, root session) of every session that has one."""
-    for agent, native_id in store.streams.names():
-        lasts = [info["last"] for info in store.streams.infos(agent, native_id)]
+    for key in store.streams.names():
+        lasts = [info["last"] for info in store.streams.infos_of([key]).get(key, ())]
         title = next((last[rank] for last in lasts for rank in AGENT_MADE if last.get(rank)), None)
-        header = store.session_headers.of([(agent, native_id)]).get((agent, native_id))
+        header = store.sessions.of([key]).get(key)
         if header and title:
-            yield agent, title, header.root_session_uid
+            yield key.agent, title, header.root_session_uid
 
 
 def _summaries(store: Store, shared: Path) -> Iterator[tuple[str, str, str]]:
@@ -105,7 +105,7 @@ def _summaries(store: Store, shared: Path) -> Iterator[tuple[str, str, str]]:
     for agent, path in (root.split("=", 1) for root in roots(shared)):
         for leaf, title in (found for file in sorted(Path(path).rglob("*.jsonl")) for found in _summaries_in(file)):
             streams = [stream for (stream,) in store._cache.rows(LEAF, (leaf,)) if keys[stream][0] == agent]
-            headers = store.session_headers.of([keys[stream] for stream in streams])
+            headers = store.sessions.of([keys[stream] for stream in streams])
             yield from ((agent, title, header.root_session_uid) for header in headers.values())
 
 
@@ -137,7 +137,7 @@ def digests(store: Store) -> Search:
     roots_of = dict(store._memory.rows(DIGESTED))
 
     def run(query: str) -> list[str]:
-        match = " OR ".join(f'"{token}"' for token in store.fulltext_search.tokens(query))
+        match = " OR ".join(f'"{token}"' for token in store.words.tokens(query))
         rows = store._memory.rows("SELECT rowid FROM digest_text WHERE digest_text MATCH ? ORDER BY rank", (match,))
         return list(dict.fromkeys(roots_of[number] for (number,) in rows))[:LIMIT]
 
@@ -148,7 +148,7 @@ def documents(store: Store) -> list[tuple[str, str]]:
     """(root session, text) of every event that is no copy."""
     texts, found = Texts(store), []
     for key in store.streams.names():
-        header = store.session_headers.of([key]).get(key)
+        header = store.sessions.of([key]).get(key)
         events = [step.id for session in store.steps.read([key]) for step in session.steps if step.copy_of is None]
         texts.read(events)
         found += [(header.root_session_uid if header else str(key), texts[event]) for event in events if event in texts]
@@ -308,7 +308,7 @@ def rarest(items: Sequence[Item], store: Store) -> list[Item]:
     """The same items, asked for by the three rarest of their words, as somebody who remembers little types them."""
     counts: Counter[str] = Counter()
     words = {item: list(dict.fromkeys(re.findall(r"\w+", item.query.lower()))) for item in items}
-    for month in store.fulltext_search.frequencies({word for asked in words.values() for word in asked}).values():
+    for month in store.words.frequencies({word for asked in words.values() for word in asked}).values():
         counts.update(month)
     few = {item: sorted(asked, key=lambda word: counts[word])[:3] for item, asked in words.items()}
     asked_by = {item: " ".join(word for word in words[item] if word in few[item]) for item in items}

@@ -22,9 +22,8 @@ from pathlib import Path
 from generate import Words
 from recollect.agentkit.protocol import AgentProfile, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Source
 from recollect.analysis.distiller import distil_pending
-from recollect.ingest.builder import Task, read_batches
-from recollect.ingest.protection import Protection
-from recollect.recall import Options, SearchAnswer, index_pending, search
+from recollect.ingest.builder import Protection, Task, read_batches
+from recollect.recall import Options, SearchAnswer, search
 from recollect.redact import RedactionRules
 from recollect.schema import ASSISTANT_MSG, ERROR, SUMMARY_CHARS, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.sessions import AccountRules
@@ -214,7 +213,7 @@ def find_common(store: Store, events: int) -> None:
         "src",
         "not",
     ]
-    months = store.fulltext_search.frequencies(candidates).values()
+    months = store.words.frequencies(candidates).values()
     counts = {word: sum(month.get(word, 0) for month in months) for word in candidates}
     common = [word for word, count in counts.items() if count > 0.05 * events]
     queries = [*common, *(f"{one} {other}" for one, other in pairwise(common))]
@@ -270,7 +269,7 @@ def main() -> None:
             begun = time.process_time()
             fill(store, options.events, chance, needles)
             filled = time.process_time()
-            index_pending(store)
+            store.fulltext.index_pending(store.payloads)
             store.checkpoint()
             took, text = time.process_time() - filled, store.fulltext.sizes()["text"]
             distil_pending(store, lambda done, total: None)

@@ -25,8 +25,8 @@ from recollect.kinds import (
     USER_MSG,
 )
 from recollect.sessions import parts
+from recollect.store import Steps
 from recollect.store.tables.kept import KeptStates
-from recollect.store.tables.steps import Steps
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.faults.rig import IS_SOAK
 

@@ -13,7 +13,7 @@ from recollect.api import Memory, doctor, open_memory
 from recollect.cli import main
 from recollect.errors import StoreDamaged
 from recollect.forget.rescan import RescanReport
-from recollect.ingest.protection import Protection
+from recollect.ingest.builder import Protection
 from recollect.kinds import SessionKey
 from recollect.redact import Learned, Redactor
 from recollect.schema import TOOL_RESULT
@@ -104,8 +104,8 @@ def _found(memory: Memory) -> dict[str, list[str]]:
     }
     for session in memory.sessions():
         name = (session.agent, session.native_session_id)
-        places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
-        texts[session.session_uid] = b"".join(store.events.iter_payloads(*name, places))
+        places = sorted(store.events.rows(name, ("payload_start", "payload_bytes")))
+        texts[session.session_uid] = b"".join(store.payloads.iter(name, places))
         for path in store.folder.glob("packs/*/*.pack"):
             texts[f"{path} unpacked"] = _unpacked(path)
     return {
@@ -325,7 +325,7 @@ def _stop(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["forget.rescan.account_for", "forget.rescan.index_pending", "analysis.distil_pending"]
+    "step", ["forget.rescan.account_for", "store.tables.fulltext.Fulltext.index_pending", "analysis.distil_pending"]
 )
 def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, step: str

@@ -4,26 +4,41 @@ Most sweeps find nothing new and must be quick: what only a changed file needs (
 the distiller's patterns) is called through its package, which loads it then.
 """
 
-import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from dataclasses import dataclass
+from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-from recollect import analysis, forget, ingest, sessions
+from recollect import analysis
+from recollect import forget
+from recollect import ingest
+from recollect import sessions
 from recollect.clock import now_ms
-from recollect.config import Settings, read_hooks
-from recollect.home import PREPARED_NAME, RESCUED_NAME
-from recollect.ingest import Changes, Chosen, find_changes
-from recollect.kinds import SUB_AGENT, WARM_UP, SessionKey
-from recollect.recall import index_pending
-from recollect.retention import BudgetReport, finish_evictions, keep_within_budget
+from recollect.config import Settings
+from recollect.config import read_hooks
+from recollect.home import PREPARED_NAME
+from recollect.home import RESCUED_NAME
+from recollect.ingest import Changes
+from recollect.ingest import Chosen
+from recollect.ingest import find_changes
+from recollect.kinds import SessionKey
+from recollect.retention import BudgetReport
+from recollect.retention import finish_evictions
+from recollect.retention import keep_within_budget
 from recollect.sessions import is_settled
-from recollect.store import Store, note_finished, note_progress, read_sweep_state, sweep_lock
+from recollect.store import Store
+from recollect.store import note_finished
+from recollect.store import note_progress
+from recollect.store import read_sweep_state
+from recollect.store import sweep_lock
 from recollect.text import Progress
+from typing import Any
+from typing import TYPE_CHECKING
+import time
 
 if TYPE_CHECKING:
-    from recollect.ingest import Group, Task
+    from recollect.ingest import Group
+    from recollect.ingest import Task
     from recollect.redact import Redactor
 
 
@@ -90,15 +105,15 @@ def sweep(
         forget.hide_named(store, work.redactor)
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
-        index_pending(store, partial(progress, "indexing"))
-        is_upgraded = store.digests.has_outdated(analysis.VERSION)
+        store.fulltext.index_pending(store.payloads, partial(progress, "indexing"))
+        is_upgraded = store.digest_rows.has_outdated(analysis.VERSION)
         if is_upgraded:
             analysis.distil_pending(store, partial(progress, "distilling"))
         forget.scrub_if_due(store)
         work.retain()
         store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
         store.checkpoint()
-        roots = store.known_files.roots(settings.host, settings.roots)
+        roots = store.sources.roots(settings.host, settings.roots)
         if only is None:
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
         is_prepared = (store.folder / PREPARED_NAME).exists()  # `forget` takes it away
@@ -184,7 +199,8 @@ class _Sweep:
         limits, host, notify = self._settings.limits, self._settings.host, self._settings.notify
         advance = partial(self._progress, "evicting")
         self.report.budget = keep_within_budget(self._store, limits, host, advance, notify=notify)
-        counts = self._store.sessions.class_counts()
-        self.report.sessions = sum(counts.values())
-        self.report.sub_agents, self.report.warm_ups = counts.get(SUB_AGENT, 0), counts.get(WARM_UP, 0)
+        totals = self._store.sessions.totals()
+        self.report.sessions = sum(agent["sessions"] for agent in totals)
+        self.report.sub_agents = sum(agent["sub_agents"] for agent in totals)
+        self.report.warm_ups = sum(agent["warm_ups"] for agent in totals)
         self.report.sessions_new = self.report.sessions - self._sessions_before

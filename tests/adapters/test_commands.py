@@ -2,7 +2,7 @@
 
 import pytest
 
-from recollect.agentkit.shell import error_line
+from recollect.agentkit.calls import error_line
 
 
 @pytest.mark.parametrize(

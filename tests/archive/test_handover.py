@@ -7,7 +7,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from recollect.agentkit.writeback import steps_of
+from recollect.agentkit.writeback import actions_of
 from recollect.api import Memory, open_memory
 from recollect.cli import main
 from recollect.errors import NotFound
@@ -85,7 +85,7 @@ def test_what_is_read_from_rebuilt_files_is_what_was_read_from_the_genuine_ones(
 def _conversation(session: Session, memory: Memory) -> list[object]:
     """What was said, and each call with what it answered."""
     events = memory.events(session, with_copies=True)
-    steps = steps_of(list(zip(events, memory.payloads(session, events), strict=True)))
+    steps = actions_of(list(zip(events, memory.payloads(session, events), strict=True)))
     return [
         (step.event.event_uid, step.text, step.event.tool, step.payload.get("input"), step.output) for step in steps
     ]

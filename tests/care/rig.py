@@ -55,7 +55,7 @@ def distilled(store: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def leave_only_its_row(opened: Store) -> None:
     """The session `small` as if its events had been dropped, and the ledger told nothing of it."""
-    opened.sessions.set_evicted([("scripted", "small")], 1)
+    opened.session_rows.set_evicted([("scripted", "small")], 1)
     with opened.databases[0].transaction() as connection:
         stream = opened.streams.names()["scripted", "small"]
         for table in ("events", "frames", "usage", "stream_sources"):

@@ -202,7 +202,7 @@ def test_an_evicted_session_does_not_come_back_by_itself(tmp_path: Path, is_fini
         if is_finished:
             evict_all(memory)
         else:
-            digest = memory._store.digests.read_back(AGENT, "gone")
+            digest = memory._store.digest_rows.read_back(AGENT, "gone")
             memory._store.evictions.add([PreparedEviction(AGENT, "gone", "age", 1, digest)], 1)
         write(home, "held", turns=12)
         memory.sweep()
@@ -260,8 +260,8 @@ def _outliving(memory: object) -> object:
         " ORDER BY 1, 2, 3"
     )
     return (
-        {name: store.digests.read_back(*name)["digest"] for name in names},
-        {name: store.digests.read_back(*name)["text"] for name in names},
+        {name: store.digest_rows.read_back(*name)["digest"] for name in names},
+        {name: store.digest_rows.read_back(*name)["text"] for name in names},
         {name: store.digests.signals(ANY_SESSION, name) for name in names},
         database.rows(uses),
     )

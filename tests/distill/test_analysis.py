@@ -10,7 +10,7 @@ from recollect.analysis.distiller import TINY_BYTES
 from recollect.api import Memory
 from recollect.errors import NotFound, StoreDamaged
 from recollect.store import ANY_SESSION
-from recollect.store.tables.digests import seal_digest
+from recollect.store.tables.digest_rows import seal_digest
 from tests.builders import AGENT, Home, event, sweep, usage
 
 
@@ -34,7 +34,7 @@ def _talk(session: str, count: int = 3) -> list[EventRecord]:
 
 def _distil(memory: Memory) -> int:
     """Distil what is pending; return of how many sessions that is."""
-    pending = memory._store.digests.pending(analysis.VERSION)
+    pending = memory._store.digest_rows.pending(analysis.VERSION)
     analysis.distil_pending(memory._store, lambda done, total: None)
     return len(pending)
 
@@ -104,7 +104,7 @@ def test_a_digest_is_never_replaced_by_one_that_covers_less(tmp_path: Path, home
     before = memory.digest(session)
     with memory._store._cache.transaction() as connection:
         connection.execute("DELETE FROM events WHERE position > 2")
-    memory._store.streams.set_all_dirty()
+    memory._store.streams.set_dirty()
 
     memory.sweep()
 
@@ -152,7 +152,7 @@ def test_a_sealed_digest_is_extended_by_what_comes_after(tmp_path: Path, home: H
     assert (found.request_count, found.covers.event_count) == (3, 6)
     assert [quote.text for quote in found.requests] == [f"please do thing {number}" for number in (1, 3, 5)]
     assert memory.stats("agent").lines[0].turns == 3
-    memory._store.streams.set_all_dirty()
+    memory._store.streams.set_dirty()
     memory.sweep()
     assert memory.digest(after) == found  # extending again from the same part adds nothing
     assert memory.stats("agent").lines[0].turns == 3
@@ -260,7 +260,7 @@ def test_a_session_is_found_by_the_words_of_its_digest(tmp_path: Path, home: Hom
     memory = sweep(tmp_path / "store", home)
     _drop_events(memory, "s1", "s2")
 
-    found = memory._store.session_headers.by_digest('"zeppelin"', ANY_SESSION)
+    found = memory._store.digests.search('"zeppelin"', ANY_SESSION)
     assert [header.session_uid for header, _ in found] == [f"{AGENT}:s1"]
 
 
@@ -268,7 +268,7 @@ def test_a_session_that_turned_out_to_be_none_leaves_nothing(tmp_path: Path, hom
     home.write("a", *_talk("s1"), usage("s1", "u1", input_tokens=10))
     memory = sweep(tmp_path / "store", home)
 
-    memory._store.sessions.drop([(AGENT, "s1")])
+    memory._store.session_rows.drop([(AGENT, "s1")])
 
     for table in ("digests", "signals", "activity", "tool_use", "command_use", "digest_text"):
         assert memory._store._memory.value(f"SELECT count(*) FROM {table}") == 0

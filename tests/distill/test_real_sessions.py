@@ -92,5 +92,5 @@ def test_the_same_sessions_give_the_same_digests(memory: Memory, tmp_path: Path)
 
 
 def test_nothing_is_left_to_do_after_a_sweep(memory: Memory) -> None:
-    assert memory._store.digests.pending(VERSION) == []
-    assert not memory._store.digests.has_outdated(VERSION)
+    assert memory._store.digest_rows.pending(VERSION) == []
+    assert not memory._store.digest_rows.has_outdated(VERSION)

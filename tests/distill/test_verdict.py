@@ -2,7 +2,7 @@
 
 import pytest
 
-from recollect.agentkit.shell import shell_kind
+from recollect.agentkit.calls import shell_kind
 from recollect.distill.verdict import verdict
 from recollect.kinds import TEST_RUN
 

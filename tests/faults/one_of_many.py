@@ -14,6 +14,7 @@ import apsw
 import orjson
 
 from recollect.errors import RecollectError
+from recollect.kinds import SessionKey
 from recollect.store import Store, open_store
 from tests.builders import AGENT
 from tests.store.rows import batch, noise, put
@@ -64,11 +65,11 @@ def _snapshot(connection: apsw.Connection) -> Iterator[str]:
 
 def _session(store: Store, session: str, events: int) -> Iterator[str]:
     """Whole batches only, and every payload is the one of its row."""
-    rows = store.events.rows(AGENT, session, ("native_id", "payload_start", "payload_bytes"))
+    rows = store.events.rows(SessionKey(AGENT, session), ("native_id", "payload_start", "payload_bytes"))
     if len(rows) % events:
         yield f"{len(rows)} events of {session}"
     try:
-        payloads = list(store.events.iter_payloads(AGENT, session, sorted(row[1:] for row in rows)))
+        payloads = list(store.payloads.iter(SessionKey(AGENT, session), sorted(row[1:] for row in rows)))
     except RecollectError as error:
         yield error.message
         return

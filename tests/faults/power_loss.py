@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from recollect.errors import RecollectError
-from recollect.ingest.protection import Protection
+from recollect.ingest.builder import Protection
+from recollect.kinds import SessionKey
 from recollect.redact import RedactionRules
-from recollect.store import Store, open_store
+from recollect.store import DigestRows, SessionRows, Store, open_store
 from recollect.store.sqlite import database as sqlite
-from recollect.store.tables.digests import Digests
-from recollect.store.tables.sessions import SessionFilter, Sessions
 from tests.conftest import with_key
 from tests.faults.broken import BUGS
 from tests.faults.rig import Held, Struck, examine, sweep
@@ -68,20 +67,20 @@ def _checkpoint_often(patch: pytest.MonkeyPatch) -> None:
 
 def _note_what_is_acknowledged(patch: pytest.MonkeyPatch, tape: Tape) -> None:
     """Once a session's row or its digest is put, it must be there whatever happens."""
-    put, put_digests = Sessions.put, Digests.put
+    put, put_digests = SessionRows.put, DigestRows.put
 
-    def noted(self: Sessions, rows: Any) -> None:
+    def noted(self: SessionRows, rows: Any) -> None:
         put(self, rows)
         tape.acknowledge({row.session_uid: row.event_count for row, _ in rows})
 
-    def noted_digests(self: Digests, rows: Any, at_ms: int) -> int:
+    def noted_digests(self: DigestRows, rows: Any, at_ms: int) -> int:
         listed = list(rows)
         kept_back = put_digests(self, listed, at_ms)
         tape.acknowledge({_digest_of(f"{row.agent}:{row.native_session_id}"): row.event_count for row in listed})
         return kept_back
 
-    patch.setattr(Sessions, "put", noted)
-    patch.setattr(Digests, "put", noted_digests)
+    patch.setattr(SessionRows, "put", noted)
+    patch.setattr(DigestRows, "put", noted_digests)
 
 
 def _digest_of(session_uid: str) -> str:
@@ -125,9 +124,9 @@ def _look(store: Path, recording: Recording, cut: int) -> list[str]:
 
 def _missing(store: Store, acknowledged: list[dict[str, int]]) -> list[str]:
     held: dict[str, int] = {}
-    for session in store.sessions.find(SessionFilter()):
+    for session in store.sessions.find():
         held[session.session_uid] = session.event_count
-        if digest := store.digests.read_back(session.agent, session.native_session_id):
+        if digest := store.digest_rows.read_back(session.agent, session.native_session_id):
             held[_digest_of(session.session_uid)] = digest["event_count"]
     told = {uid: count for row in acknowledged for uid, count in row.items()}
     return [f"acknowledged and missing: {uid}" for uid, count in told.items() if held.get(uid, -1) < count]
@@ -137,9 +136,9 @@ def _unreadable(store: Store) -> list[str]:
     """Sessions whose payloads are not what their rows say, before any sweep could mend them."""
     found = []
     for agent, native_id in store.streams.names():
-        rows = store.events.rows(agent, native_id, ("payload_start", "payload_bytes", "payload_hash"))
+        rows = store.events.rows(SessionKey(agent, native_id), ("payload_start", "payload_bytes", "payload_hash"))
         try:
-            payloads = store.events.iter_payloads(agent, native_id, [row[:2] for row in rows])
+            payloads = store.payloads.iter(SessionKey(agent, native_id), [row[:2] for row in rows])
             if [sha256(payload).digest()[:16] for payload in payloads] != [row[2] for row in rows]:
                 found.append(f"payloads are not what was stored: {native_id}")
         except RecollectError as error:

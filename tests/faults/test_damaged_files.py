@@ -11,6 +11,7 @@ import pytest
 
 from recollect.api import open_memory
 from recollect.errors import StoreDamaged
+from recollect.kinds import SessionKey
 from recollect.store import open_store
 from tests.faults.rig import IS_SOAK, command, examine, flip_bytes, run, sweep
 from tests.faults.work import Writers
@@ -134,8 +135,8 @@ def _read_everything(folder: Path) -> None:
     """Raise StoreDamaged unless every payload is the one that was stored."""
     with open_store(folder) as store:
         for agent, native_id in store.streams.names():
-            rows = store.events.rows(agent, native_id, ("payload_start", "payload_bytes", "payload_hash"))
-            payloads = store.events.iter_payloads(agent, native_id, [row[:2] for row in rows])
+            rows = store.events.rows(SessionKey(agent, native_id), ("payload_start", "payload_bytes", "payload_hash"))
+            payloads = store.payloads.iter(SessionKey(agent, native_id), [row[:2] for row in rows])
             if [sha256(payload).digest()[:16] for payload in payloads] != [row[2] for row in rows]:
                 raise StoreDamaged("a payload is not what was stored")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recollect.api import doctor, open_memory
-from recollect.ingest.protection import Protection
+from recollect.ingest.builder import Protection
 from recollect.live import Live
 from recollect.redact import RedactionRules
 from recollect.store.sqlite import database as sqlite

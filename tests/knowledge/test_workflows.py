@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from recollect.knowledge.workflows import find_workflows
-from recollect.store import ANY_SESSION, StoredExchange
+from recollect.store import ANY_SESSION, ExchangeRow
 from tests.knowledge.sessions import Script, remembered
 
 
-def _exchanges(steps: str, count: int) -> list[StoredExchange]:
+def _exchanges(steps: str, count: int) -> list[ExchangeRow]:
     """Exchanges that took these steps, each in a session of its own."""
     return [
-        StoredExchange(1, "ab" * 16, "a goal", steps, 1, 10, 1000, None, f"scripted:{number}", "scripted", None)
+        ExchangeRow(1, "ab" * 16, "a goal", steps, 1, 10, 1000, None, f"scripted:{number}", "scripted", None)
         for number in range(count)
     ]
 
@@ -95,9 +95,9 @@ def test_looking_around_is_no_way_to_a_goal(tmp_path: Path) -> None:
 def test_the_latest_exchanges_alone_can_be_asked_for(tmp_path: Path) -> None:
     sessions = [Script(f"day-{day}", day).user("see to it").look("Read", "read it").agent("Done.") for day in (2, 1)]
     memory = remembered(tmp_path, *sessions)
-    everything = memory._store.exchange_steps.select(ANY_SESSION)
+    everything = memory._store.facts.exchanges(ANY_SESSION)
 
-    latest = memory._store.exchange_steps.select(ANY_SESSION, 1)
+    latest = memory._store.facts.exchanges(ANY_SESSION, 1)
 
     assert len(everything) == memory.knowledge.workflows().exchanges == 2
     assert latest == everything[-1:]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.api import Memory
 from recollect.cli import main
 from recollect.recall.diffs import unified

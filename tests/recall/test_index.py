@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.api import open_memory
-from recollect.recall.index import index_pending
+from recollect.kinds import SessionKey
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
-from recollect.store import Store, open_store
+from recollect.store import Fulltext, Store, open_store
 from recollect.store.search import EventFilter, Term, Wanted
 from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
 from tests.builders import AGENT, Home, event, sweep
@@ -30,7 +29,7 @@ SEPARATORS = (" ", "\n", ", ", "/", "-", "_", ".", "→")
 def found(store: Store, *terms: Term, columns: tuple[str, ...] | None = None) -> set[int]:
     """Numbers of the events that have all terms."""
     wanted = Wanted(tuple((term,) for term in terms), columns=columns)
-    index = store.fulltext_search
+    index = store.words
     chosen = EventFilter(with_copies=True)
     return {hit.id for month in index.months() for hit in index.find(month, wanted, EVEN, chosen, 100_000)}
 
@@ -68,8 +67,8 @@ def stored_texts(store: Store) -> dict[int, tuple[str, str]]:
     """Kind and text of every stored event, read from the payloads."""
     told = {}
     for (agent, native_id), stream in store.streams.names().items():
-        rows = store.events.rows(agent, native_id, ("id", "kind", "payload_start", "payload_bytes"))
-        payloads = store.events.iter_payloads(agent, native_id, [(row[2], row[3]) for row in rows])
+        rows = store.events.rows(SessionKey(agent, native_id), ("id", "kind", "payload_start", "payload_bytes"))
+        payloads = store.payloads.iter(SessionKey(agent, native_id), [(row[2], row[3]) for row in rows])
         for row, raw in zip(rows, payloads, strict=True):
             told[row[0]] = (row[1], evidence(payload_text(row[1], orjson.loads(raw))))
         assert stream
@@ -173,7 +172,7 @@ def test_a_few_sessions_and_many_are_looked_through_alike(tmp_path: Path, home: 
     for name in ("one", "two", "three"):
         home.write(name, *(event(name, number, text=f"walrus {number % 3}") for number in range(1, 9)))
     with sweep(tmp_path / "store", home) as memory:
-        index, streams = memory._store.fulltext_search, memory._store.streams.names()
+        index, streams = memory._store.words, memory._store.streams.names()
         few = (streams[AGENT, "one"], streams[AGENT, "three"])
         many = (*few, *range(1000, 1200))
 
@@ -189,9 +188,9 @@ def test_a_few_sessions_and_many_are_looked_through_alike(tmp_path: Path, home: 
 def test_a_replaced_event_is_found_by_its_new_words_only(tmp_path: Path) -> None:
     with open_store(tmp_path, create=True) as store:
         put(store, batch({"a": "oldword grows"}, provisional=True))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         put(store, batch({"a": "newword is final"}, offset=9))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
 
         assert found(store, Term("oldword")) == set()
         assert len(found(store, Term("newword"))) == 1
@@ -201,13 +200,13 @@ def test_a_replaced_event_leaves_the_month_it_was_indexed_in(tmp_path: Path, mon
     with open_store(tmp_path, create=True) as store:
         monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202609")
         put(store, batch({"a": "oldword grows"}, provisional=True))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202610")
         put(store, batch({"a": "newword is final"}, offset=9))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
 
         assert found(store, Term("oldword")) == set()
-        assert store.fulltext_search.months() == {"202610": 1}
+        assert store.words.months() == {"202610": 1}
 
 
 def _delete(store: Store, session: str = SESSION) -> None:
@@ -218,10 +217,10 @@ def _delete(store: Store, session: str = SESSION) -> None:
 def test_a_deleted_event_is_not_found_even_if_its_number_is_used_again(tmp_path: Path) -> None:
     with open_store(tmp_path, create=True) as store:
         put(store, batch({"a": "firstword"}))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         _delete(store, "a")
         put(store, batch({"b": "secondword"}, session="other", offset=9))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
 
         assert found(store, Term("firstword")) == set()
         assert len(found(store, Term("secondword"))) == 1
@@ -230,11 +229,11 @@ def test_a_deleted_event_is_not_found_even_if_its_number_is_used_again(tmp_path:
 def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
     with open_store(tmp_path, create=True) as store:
         put(store, batch({f"e{number}": f"zyxwvu{number:03d}quux" for number in range(200)}))
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         with store._cache.transaction() as connection:
             connection.execute("DELETE FROM events")
             connection.execute("DELETE FROM frames")
-        store.fulltext.leave_no_byte()
+        store.fulltext.purge()
         store.checkpoint()
 
     left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
@@ -243,7 +242,7 @@ def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
 
 def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.store.tables.events.PIECE_BYTES", 1)
-    monkeypatch.setattr("recollect.recall.index.PIECE_BYTES", 1)
+    monkeypatch.setattr("recollect.store.tables.fulltext.PIECE_BYTES", 1)
     with open_store(tmp_path, create=True) as store:
         put(store, batch({f"e{number}": f"word{number}" for number in range(20)}))
         calls = 0
@@ -255,32 +254,32 @@ def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, mo
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            index_pending(store, stop)
-        rest = index_pending(store)
+            store.fulltext.index_pending(store.payloads, stop)
+        rest = store.fulltext.index_pending(store.payloads)
 
         assert 0 < rest < 20
         assert [len(found(store, Term(f"word{number}"))) for number in range(20)] == [1] * 20
-        assert index_pending(store) == 0
+        assert store.fulltext.index_pending(store.payloads) == 0
 
 
 def test_a_second_sweep_indexes_nothing(tmp_path: Path, home: Home) -> None:
     home.write("log", event("s", 1, text="hello"))
 
     with sweep(tmp_path / "store", home) as memory:
-        assert memory._store.fulltext.pending() == []
+        assert memory._store.fulltext.index_pending(memory._store.payloads) == 0
 
 
 def _forget_index(store: Store) -> None:
     with store._cache.transaction() as connection:
         connection.execute("DELETE FROM fulltext_marks")
-        for month in store.fulltext_search.months():
+        for month in store.words.months():
             connection.execute(f"DROP TABLE fts_{month}")
         connection.execute("DELETE FROM fulltext_months")
 
 
 def _instances(store: Store) -> list[tuple[Any, ...]]:
     """Every word of the index with its event, column and place."""
-    (month,) = store.fulltext_search.months()
+    (month,) = store.words.months()
     with store._cache.transaction() as connection:
         connection.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, fts_{month}, instance)")
         rows = sorted(connection.execute("SELECT * FROM temp.words"))
@@ -295,29 +294,24 @@ def test_words_handed_over_with_events_are_those_of_their_payloads(tmp_path: Pat
     with sweep(tmp_path / "store", home) as memory:
         handed_over = _instances(memory._store)
         _forget_index(memory._store)
-        index_pending(memory._store)
+        memory._store.fulltext.index_pending(memory._store.payloads)
 
         assert handed_over == _instances(memory._store)
 
 
-def test_new_events_are_indexed_as_they_are_stored(tmp_path: Path, home: Home) -> None:
+def test_new_events_are_indexed_as_they_are_stored(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.write("log", event("s", 1, text="hello"))
+    left: list[int] = []
+    index_pending = Fulltext.index_pending
+
+    def noted(index: Fulltext, *given: Any) -> int:
+        left.append(index_pending(index, *given))
+        return left[-1]
+
     with sweep(tmp_path / "store", home) as memory:
         home.write("log", event("s", 1, text="hello"), event("s", 2, text="again"))
-        unpacked: list[object] = []
-        memory._store.fulltext.pending_events = unpacked.append  # type: ignore[method-assign]
+        monkeypatch.setattr(Fulltext, "index_pending", noted)
         memory.sweep()
 
         assert memory.search("again")
-        assert unpacked == []
-
-
-def test_a_store_of_an_older_version_is_indexed_by_its_next_sweep(tmp_path: Path, home: Home) -> None:
-    home.write("log", event("s", 1, TOOL_RESULT, "hello"))
-    with sweep(tmp_path / "store", home) as memory:
-        _forget_index(memory._store)
-
-    with open_memory(tmp_path / "store", [home.flag]) as memory:
-        assert memory.search("hello") == []
-        memory.sweep()
-        assert memory.search("hello")
+        assert left == [0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.agents import BUILT_IN
 from recollect.api import Filters, Memory
@@ -16,7 +16,7 @@ from recollect.cli import main
 from recollect.errors import NotFound
 from recollect.recall.edits import absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
-from recollect.store.tables.events import Events
+from recollect.store.tables.events import Payloads
 from tests.builders import AGENT, Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened
 
@@ -135,11 +135,11 @@ def test_only_the_sessions_that_are_listed_are_read(
         edit = call(f"s{number}", 1, EDIT, _edit_input("src/a.py", 0, number), ts_ms=at_ms(number))
         home.write(f"s{number}", SessionInfo(f"s{number}", cwd=CWD), edit)
     read: list[str] = []
-    unpack = Events.iter_payloads
+    unpack = Payloads.iter
 
     with sweep(tmp_path / "store", home) as memory:
         monkeypatch.setattr(
-            Events, "iter_payloads", lambda self, *place: (read.append(place[1]), unpack(self, *place))[1]
+            Payloads, "iter", lambda self, *place: (read.append(place[0].native_id), unpack(self, *place))[1]
         )
         visits = memory.files("src/a.py", limit=2)
         edits = memory.blame("src/a.py", limit=2)
@@ -395,10 +395,10 @@ def test_outputs_that_have_the_words_of_a_path_count_unread_once_one_names_it(
     outputs = [event("s", number, TOOL_RESULT, f"{long} src/a.py") for number in range(2, 30)]
     home.write("s", event("s", 1, ASSISTANT_MSG, "see src/a.py"), *outputs)
     read: list[int] = []
-    unpack = Events.iter_payloads
+    unpack = Payloads.iter
 
     with sweep(tmp_path / "store", home) as memory:
-        monkeypatch.setattr(Events, "iter_payloads", lambda self, *place: (read.append(1), unpack(self, *place))[1])
+        monkeypatch.setattr(Payloads, "iter", lambda self, *place: (read.append(1), unpack(self, *place))[1])
         (visit,) = memory.files("src/a.py")
 
     assert (visit.mentions, read) == (29, [])

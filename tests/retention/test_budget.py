@@ -13,6 +13,7 @@ from recollect.analysis import distiller
 from recollect.api import Memory, doctor
 from recollect.clock import now_ms
 from recollect.errors import NotFound
+from recollect.kinds import SessionKey
 from recollect.retention import apply as budget
 from recollect.retention.apply import look_ahead
 from recollect.schema import FILES_LANE, OTHER
@@ -353,7 +354,7 @@ def test_no_byte_of_many_rare_words_is_left(tmp_path: Path, home: Home) -> None:
     with opened(store, home) as memory:
         memory.sweep()
         words = [rare_word(name, turn) for name in names for turn in range(turns)]
-        digests = b"".join(memory._store.digests.find(AGENT, name) or b"" for name in names)
+        digests = b"".join(memory._store.digests.find(SessionKey(AGENT, name)) or b"" for name in names)
         words = [word for word in words if word.encode() not in digests]
         assert len(words) >= sessions * turns // 2
         write(home, "stays", 2)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.kinds import SessionKey
 from recollect.schema import HISTORY_LANE
 from tests.builders import AGENT, Home, at_ms, event, usage
 from tests.retention.rig import (
@@ -255,7 +256,7 @@ def test_a_store_driven_far_over_its_cap_ends_below_it_and_is_still_searched(tmp
         for name in evicted:
             (hit, *_) = memory.search(topic(name))
             assert (hit.session_uid, hit.evicted) == (f"{AGENT}:{name}", True)
-        digests = b"".join(memory._store.digests.find(AGENT, name) or b"" for name in evicted)
+        digests = b"".join(memory._store.digests.find(SessionKey(AGENT, name)) or b"" for name in evicted)
     content = bytes_of(store)
     rare = [rare_word(name, turn).encode() for name in evicted for turn in range(turns)]
     rare = [word for word in rare if word not in digests]
@@ -278,7 +279,7 @@ def test_a_small_sub_agent_that_grows_after_its_eviction_keeps_the_line_that_say
 
         (line,) = memory.digest(memory.session("root")).sub_agents
         assert "count the sheep" in line
-        ((_, line),) = memory._store.digests.lines([f"{AGENT}:root"])[f"{AGENT}:root"].values()
+        ((_, line),) = memory._store.digest_rows.lines([f"{AGENT}:root"])[f"{AGENT}:root"].values()
         assert "count the sheep" in line
 
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from recollect.analysis import distiller
 from recollect.errors import RecollectError
 from recollect.retention import apply as budget
+from recollect.store import DigestRows
 from recollect.store.tables import evictions
 from recollect.store.tables.digests import Digests
 from recollect.store.tables.evictions import Evicted, EvictionTable
@@ -28,15 +29,15 @@ SEARCH = settings(
 )
 
 
-def _read_without_a_look(digests: Digests, agent: str, native_id: str) -> dict[str, Any] | None:
-    find, Digests.find = Digests.find, lambda self, agent, native_id: None
+def _read_without_a_look(digests: DigestRows, agent: str, native_id: str) -> dict[str, Any] | None:
+    find, Digests.find = Digests.find, lambda self, key: None
     try:
         return _read_back(digests, agent, native_id)
     finally:
         Digests.find = find
 
 
-_read_back = Digests.read_back
+_read_back = DigestRows.read_back
 
 
 class Bug(NamedTuple):
@@ -50,7 +51,7 @@ class Bug(NamedTuple):
 
 BUGS = {
     "raw goes though its digest cannot be read back": Bug(
-        Digests, "read_back", _read_without_a_look, lambda machine: machine.a_digest_rots(number=0, percent=0)
+        DigestRows, "read_back", _read_without_a_look, lambda machine: machine.a_digest_rots(number=0, percent=0)
     ),
     "what was evicted is read again": Bug(
         Evicted,

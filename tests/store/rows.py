@@ -9,6 +9,7 @@ import orjson
 
 from recollect.agentkit.protocol import Checkpoint, Cursor, EventRecord, Record, Source
 from recollect.ingest.builder import Task, read_batches
+from recollect.kinds import SessionKey
 from recollect.redact import RedactionRules, Redactor
 from recollect.schema import USER_MSG
 from recollect.store import Store, open_store
@@ -38,7 +39,7 @@ _REDACTOR = Redactor(RedactionRules(), b"k" * 32)
 
 def batch_of(records: list[Record], *, offset: int = 0, reader: int = 1) -> Batch:
     """One batch of a source that was read up to `offset`."""
-    row = SourceRow("host", AGENT, str(_FILE.path), "log", 100, 1, 1, 1, reader, 0, 0, "", "", "{}")
+    row = SourceRow("host", AGENT, str(_FILE.path), "log", 100, 1, 1, 1, reader)
     (found,) = read_batches(_Teller(records, offset, reader), Task(_FILE, row, has_cursor=False), _REDACTOR)
     return found
 
@@ -65,14 +66,14 @@ def put(store: Store, *batches: Batch) -> Written:
 
 def held(store: Store, session: str = SESSION) -> list[tuple[str, str]]:
     """(name, text) of every event of a session, in reading order."""
-    rows = store.events.rows(AGENT, session, ("native_id", "payload_start", "payload_bytes"))
-    payloads = store.events.iter_payloads(AGENT, session, [(start, size) for _, start, size in rows])
+    rows = store.events.rows(SessionKey(AGENT, session), ("native_id", "payload_start", "payload_bytes"))
+    payloads = store.payloads.iter(SessionKey(AGENT, session), [(start, size) for _, start, size in rows])
     return [(name, orjson.loads(payload)["text"]) for (name, _, _), payload in zip(rows, payloads, strict=True)]
 
 
 def column(store: Store, name: str, session: str = SESSION) -> list[object]:
     """One column of a session's events, in reading order."""
-    return [value for (value,) in store.events.rows(AGENT, session, (name,))]
+    return [value for (value,) in store.events.rows(SessionKey(AGENT, session), (name,))]
 
 
 def offsets(store: Store) -> list[int]:

@@ -62,7 +62,7 @@ def test_a_reader_has_connections_of_its_own_and_cannot_write(folder: Path) -> N
 def test_equal_commits_mean_that_nothing_was_written(folder: Path) -> None:
     with open_store(folder) as store:
         before = store.commits()
-        store.sessions.find(SessionFilter())
+        store.sessions.find()
         assert store.commits() == before
 
         store.exclusions.add_folder("hash", "rule")
@@ -72,11 +72,11 @@ def test_equal_commits_mean_that_nothing_was_written(folder: Path) -> None:
 
 def test_sessions_are_found_by_key_and_by_filter(folder: Path) -> None:
     with open_store(folder) as store:
-        session = store.sessions.find_named(*FIRST)
+        session = store.sessions.find_named(FIRST)
 
         assert session is not None and session.title == "hello of s1"
         assert {found.native_session_id for found in store.sessions.find(SessionFilter(text="hello of s2"))} == {"s2"}
-        assert store.sessions.find_named(AGENT, "none") is None
+        assert store.sessions.find_named(SessionKey(AGENT, "none")) is None
 
 
 def test_erasing_a_session_leaves_the_others(folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_erasing_a_session_leaves_the_others(folder: Path) -> None:
 
         assert store.erasure.keys() == [SECOND]
         assert store.erasure.existing([FIRST, SECOND]) == {SECOND}
-        assert store.events.rows(*FIRST, ("event_uid",)) == []
+        assert store.events.rows(FIRST, ("event_uid",)) == []
         assert list(store.texts.of_session(FIRST)) == []
         assert list(store.lasting.iter_rows(FIRST)) == []
         assert store.check.damage() == []
@@ -121,7 +121,7 @@ def test_lasting_rows_come_back_as_they_were_and_known_ones_stay(folder: Path, t
         )
 
         assert list(other.lasting.iter_rows(FIRST)) == rows
-        assert other.digests.find(*FIRST) is not None
+        assert other.digests.find(FIRST) is not None
 
 
 def test_a_tombstone_outlives_memory_db(folder: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.errors import StoreDamaged
+from recollect.kinds import SessionKey
 from recollect.store import Store, open_store
 from recollect.store.payloads.frames import FRAME_BYTES
 from recollect.store.payloads.packs import SHARED_BYTES
@@ -76,9 +77,9 @@ def test_payloads_may_be_asked_for_in_any_order(tmp_path: Path) -> None:
     texts = [noise(200_000, seed) for seed in range(4)]
     with new_store(tmp_path) as store:
         put(store, batch({str(number): text for number, text in enumerate(texts)}))
-        places = store.events.rows(AGENT, SESSION, ("payload_start", "payload_bytes"))
+        places = store.events.rows(SessionKey(AGENT, SESSION), ("payload_start", "payload_bytes"))
 
-        found = store.events.iter_payloads(AGENT, SESSION, [places[number] for number in (3, 0, 2, 2, 1)])
+        found = store.payloads.iter(SessionKey(AGENT, SESSION), [places[number] for number in (3, 0, 2, 2, 1)])
 
         assert [orjson.loads(payload)["text"] for payload in found] == [texts[number] for number in (3, 0, 2, 2, 1)]
 
@@ -141,7 +142,7 @@ def test_appending_to_a_pack_shorter_than_the_database_says_is_damage_and_stores
             put(store, batch({"b": noise(100_000, 2)}, offset=2))
 
         assert _damaged(error, store) == "Pack is truncated"
-        assert store.events.rows(AGENT, SESSION, ("native_id",)) == [("a",)]
+        assert store.events.rows(SessionKey(AGENT, SESSION), ("native_id",)) == [("a",)]
 
 
 def test_a_missing_pack_is_damage(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from recollect.agentkit.edits import FileChange
+    from recollect.agentkit.calls import FileChange
     from recollect.agentkit.profile import AgentProfile
     from recollect.agentkit.protocol import Cursor, Record, Source
 

@@ -1,4 +1,4 @@
-"""Opening an agent's files safely.
+"""What is read and from where on, and how it is opened safely: all of the contract that a sweep without news loads.
 
 Below a root no link is followed, and only the user's own regular files are opened: a naive open reads a planted link to
 a private key and hangs on a FIFO.
@@ -7,11 +7,49 @@ a private key and hangs on a FIFO.
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from recollect.agentkit.source import FOLDER, Source
 from recollect.errors import SourceUnreadable
+
+FOLDER = "folder"  # the kind of a source that is a folder nobody may read
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file that holds a session, a part of one, or facts about several.
+
+    `kind` is the adapter's own word for what the file is; `history` is a prompt history, read after the sessions whose
+    prompts it repeats. An agent replaces `is_rewritten` files as a whole: they have no offset and are read again when
+    their content hash changes. A source with a `failure` is reported and not opened. `session` is the owner by the
+    file's name or folder, if they show it: a file in which no line can be read belongs to that session.
+    """
+
+    agent: str
+    kind: str
+    root: Path
+    path: Path
+    is_rewritten: bool = False
+    failure: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where to resume reading a source, and the adapter's own state at that point.
+
+    `line` counts the complete lines before `offset`. `head` and `tail` are hashes of the file's first bytes and of the
+    bytes just before `offset`: if either has changed, the file is read again from its start.
+    """
+
+    offset: int = 0
+    line: int = 0
+    head: str = ""
+    tail: str = ""
+    state: Mapping[str, Any] = field(default_factory=dict)
+
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import msgspec
 
 # Part of the contract, though a search loads the profile alone, and a sweep without news the sources.
-from recollect.agentkit.edits import FileChange as FileChange
+from recollect.agentkit.calls import FileChange as FileChange
+from recollect.agentkit.files import FOLDER as FOLDER
+from recollect.agentkit.files import Cursor as Cursor
+from recollect.agentkit.files import Source as Source
 from recollect.agentkit.profile import AgentProfile as AgentProfile
 from recollect.agentkit.profile import SettingAdvice as SettingAdvice
-from recollect.agentkit.source import FOLDER as FOLDER
-from recollect.agentkit.source import Cursor as Cursor
-from recollect.agentkit.source import Source as Source
 
 STATE_LIMIT_BYTES = 64 * 1024
 

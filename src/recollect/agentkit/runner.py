@@ -60,7 +60,7 @@ class Reply(NamedTuple):
     message: Message
 
 
-Step = Started | Said | Ended | Reply
+Heard = Started | Said | Ended | Reply
 
 
 class Dialogue(Protocol):
@@ -82,7 +82,7 @@ class Dialogue(Protocol):
         """A prompt as the agent takes it."""
         ...
 
-    def receive(self, message: Message) -> Iterable[Step]:
+    def receive(self, message: Message) -> Iterable[Heard]:
         """What a line of the agent says."""
         ...
 

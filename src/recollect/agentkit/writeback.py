@@ -4,13 +4,21 @@ An agent without such a module can only be read. Whoever writes a draft has show
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-from recollect.kinds import ASSISTANT_MSG, FILES_LANE, HISTORY_LANE, KIND_FAMILY, TOOL_CALL, USER_MSG
-from recollect.schema import Event, Session
+from recollect.kinds import ASSISTANT_MSG
+from recollect.kinds import FILES_LANE
+from recollect.kinds import HISTORY_LANE
+from recollect.kinds import KIND_FAMILY
+from recollect.kinds import TOOL_CALL
+from recollect.kinds import USER_MSG
+from recollect.schema import Event
+from recollect.schema import Session
 from recollect.text import plural
+from typing import Any
+from typing import NamedTuple
+from typing import Protocol
 
 Item = tuple[Event, dict[str, Any]]  # an event and its payload
 
@@ -25,7 +33,7 @@ class Draft(NamedTuple):
     losses: tuple[str, ...] = ()
 
 
-class Step(NamedTuple):
+class Action(NamedTuple):
     """A message, or a call of a tool with its result, if one is stored."""
 
     event: Event
@@ -59,7 +67,7 @@ class Step(NamedTuple):
         return [event.event_uid for event, _ in ((self.event, {}), *([self.result] if self.result else ()))]
 
 
-def steps_of(items: Sequence[Item]) -> list[Step]:
+def actions_of(items: Sequence[Item]) -> list[Action]:
     """The conversation of a session: what was said, and each call with its result. Rewound parts are left out."""
     live = [item for item in items if not item[0].is_abandoned]
     results: dict[str | None, Item] = {
@@ -67,7 +75,7 @@ def steps_of(items: Sequence[Item]) -> list[Step]:
     }
     messages = (USER_MSG, *KIND_FAMILY[ASSISTANT_MSG])
     return [
-        Step(event, payload, None if event.kind in messages else results.get(event.call_id))
+        Action(event, payload, None if event.kind in messages else results.get(event.call_id))
         for event, payload in live
         if (event.kind in messages and isinstance(payload.get("text"), str) and payload["text"].strip())
         or (event.kind in KIND_FAMILY[TOOL_CALL] and event.role == "assistant" and event.call_id)

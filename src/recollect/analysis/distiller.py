@@ -52,10 +52,10 @@ def distil_pending(store: Store, advance: Callable[[int, int], None]) -> None:
 
     May be stopped at any time: what was written is whole, and the rest is still pending.
     """
-    at_ms, pending = now_ms(), {session.key: session for session in store.digests.pending(analysis.VERSION)}
+    at_ms, pending = now_ms(), {session.key: session for session in store.digest_rows.pending(analysis.VERSION)}
     keys = sorted(pending, key=lambda key: pending[key].parent_session_uid is None)
     held = store.steps.counts(keys)
-    store.digests.set_checked([key for key in keys if key not in held], analysis.VERSION)
+    store.digest_rows.set_checked([key for key in keys if key not in held], analysis.VERSION)
     done = len(pending) - len(held)
     for group in store.steps.groups(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
         sessions = store.steps.read(group)
@@ -67,7 +67,7 @@ def distil_pending(store: Store, advance: Callable[[int, int], None]) -> None:
 def distil_sessions(store: Store, sessions: Sequence[StoredSession], at_ms: int) -> None:
     """Distil sessions whose rows were just made. Those that are distilled together have one `analyzed_ms`."""
     pending = {
-        session.key: session for session in store.digests.pending(analysis.VERSION, [one.key for one in sessions])
+        session.key: session for session in store.digest_rows.pending(analysis.VERSION, [one.key for one in sessions])
     }
     _distil(store, [session for session in sessions if session.key in pending], pending, at_ms)
 
@@ -76,8 +76,8 @@ def _distil(store: Store, sessions: Sequence[StoredSession], pending: Mapping[Se
     batch = _Batch(store, [pending[session.key] for session in sessions])
     distilled = [(session.key, batch.distil(pending[session.key], session)) for session in sessions]
     if rows := [row for _, row in distilled if row is not None]:
-        store.digests.put(rows, at_ms)
-    store.digests.set_checked([key for key, row in distilled if row is None], analysis.VERSION)
+        store.digest_rows.put(rows, at_ms)
+    store.digest_rows.set_checked([key for key, row in distilled if row is None], analysis.VERSION)
     store.kept.put(DIGEST, batch.kept)
 
 
@@ -86,7 +86,7 @@ class _Batch:
 
     def __init__(self, store: Store, sessions: Sequence[Pending]) -> None:
         self._store = store
-        self._lines = store.digests.lines([one.session_uid for one in sessions if one.parent_session_uid is None])
+        self._lines = store.digest_rows.lines([one.session_uid for one in sessions if one.parent_session_uid is None])
         self.kept: list[tuple[SessionKey, Boundary, bytes]] = []
 
     def distil(self, session: Pending, stored: StoredSession) -> DigestRow | None:

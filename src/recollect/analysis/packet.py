@@ -12,7 +12,7 @@ from recollect.kinds import TEST_RUN
 from recollect.knowledge import DECIDED, FIXED_BY, LEAST_CONFIDENCE, PREFERS, fact_of
 from recollect.recall import AGENT, USER, Recalled
 from recollect.schema import Digest, Session
-from recollect.store import HeaderFilter, Store
+from recollect.store import SessionFilter, Store
 from recollect.text import cut_short, payload_text
 
 _COMMANDS, _FIXES, _STEPS, _RULES = 6, 3, 8, 8  # at most
@@ -59,8 +59,8 @@ def _rules(store: Store, session: Session) -> Iterator[str]:
             yield fact.text
 
 
-def _only(session: Session) -> HeaderFilter:
-    return HeaderFilter(uids=frozenset({session.session_uid}))
+def _only(session: Session) -> SessionFilter:
+    return SessionFilter(uids=frozenset({session.session_uid}))
 
 
 def _open_steps(digest: Digest) -> list[str]:

@@ -40,7 +40,7 @@ from recollect.recall import (
     write_briefs,
     write_snapshot,
 )
-from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, StoredFact, replace_file
+from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, SessionFilter, Store, StoredFact, replace_file
 from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
@@ -76,17 +76,15 @@ def prepare(
     if is_all:
         shutil.rmtree(store.folder / PREPARED_NAME, ignore_errors=True)
     is_new = not (store.folder / PREPARED_NAME).exists()
-    headers = store.session_headers.of(changed).values()
+    headers = store.sessions.of(changed).values()
     uids = frozenset(header.session_uid for header in headers)
-    criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
+    criteria = ANY_SESSION if is_new else SessionFilter(uids=uids)
     signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
         _write_requests(store, criteria)
-        _write_settled(
-            store, set(store.session_headers.names("repo")) if is_new else {h.repo for h in headers if h.repo}
-        )
+        _write_settled(store, set(store.sessions.names("repo")) if is_new else {h.repo for h in headers if h.repo})
 
 
 def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
@@ -118,7 +116,7 @@ _SAID_BY_USER = {"answer": "you chose", "pick": "you picked", "plan": "you appro
 def _decided(store: Store, repo: str) -> list[str]:
     """What holds in a repository, each with who said so and when: what the user pinned or had remembered first, then
     chosen answers, approved plans and picks, then standing rules, the newest first."""
-    sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+    sessions = SessionFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
     facts = [fact for fact in find_decisions(store, sessions, [repo], now_ms(), with_weak=False) if _is_told(fact)]
     facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, fact.predicate == PREFERS))
     return list(dict.fromkeys(map(_told, facts)))
@@ -146,14 +144,14 @@ def _write_fixes(store: Store, signatures: Collection[str]) -> None:
         _update(Path(path), news)
 
 
-def _write_requests(store: Store, criteria: HeaderFilter) -> None:
+def _write_requests(store: Store, criteria: SessionFilter) -> None:
     """Keep what each session was asked first; of those in groups nothing, because any agent may get them."""
     files: dict[str, dict[str, Any]] = defaultdict(dict)
-    sessions = store.session_headers.recent(
+    sessions = store.sessions.recent(
         _MOST_SESSIONS, criteria._replace(chosen=(*criteria.chosen, ("group", (MAIN_GROUP,))))
     )
     for session in reversed(sessions):
-        requests = orjson.loads(store.session_headers.digest(session.key) or "{}").get("requests")
+        requests = orjson.loads(store.digests.text(session.key) or "{}").get("requests")
         is_users = session.session_uid == session.root_session_uid  # agents ask their sub-agents
         if session.repo and requests and is_users:
             asked = {"session": session.session_uid, "repo": session.repo, "text": requests[0]["text"][:_REQUEST_CHARS]}
@@ -168,10 +166,10 @@ def _write_settled(store: Store, repos: Collection[str]) -> None:
     A decision applies to a file if it names the file and its session then edited it, since many files share a name.
     One that cites line numbers is skipped: they are soon wrong. Hooks show it before an edit that has one of its names.
     """
-    edits_of = cache(store.facts.edits_of)
+    edits_of = cache(lambda name: store.facts.select(file=name))
     for repo in repos:
         settled: dict[str, dict[str, Any]] = {}
-        sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+        sessions = SessionFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
         for fact in find_decisions(store, sessions, [repo], now_ms(), with_weak=False, limit=_MOST_DECISIONS):
             said = _ASIDE.sub("", fact.text).strip()
             is_heading = said.endswith(":") or (fact.method == "plan" and "(" not in said)

@@ -9,7 +9,7 @@ from recollect.store import Store
 
 def find_digest(store: Store, session: Session) -> Digest:
     """The stored digest of a session; raises NotFound with what to do instead if it has none."""
-    raw = store.digests.find(session.agent, session.native_session_id)
+    raw = store.digests.find(SessionKey(session.agent, session.native_session_id))
     if raw is not None:
         return parse_digest(raw)
     if session.analyzed_at is None:

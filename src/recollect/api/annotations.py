@@ -127,7 +127,7 @@ class Annotations:
 
     def views(self) -> list[SavedView]:
         """The lists of sessions that the user named, the oldest first."""
-        rows = self._memory._store.views.all(self._group)
+        rows = self._memory._store.annotations.views(self._group)
         return [SavedView(row.name, row.query, rfc3339(row.made_ms)) for row in rows]
 
     def save_view(self, name: str, query: str) -> None:
@@ -136,11 +136,11 @@ class Annotations:
         if not chosen:
             raise UsageError("This list has no filter and no order to save", "choose a filter first")
         kept = {field: self._redacted(value) for field, value in sorted(chosen.items())}
-        self._memory._store.views.put(self._group, self._checked("view", name), urlencode(kept))
+        self._memory._store.annotations.put_view(self._group, self._checked("view", name), urlencode(kept))
 
     def drop_view(self, name: str) -> None:
         """Remove the saved list of this name, if any."""
-        self._memory._store.views.drop(self._group, name)
+        self._memory._store.annotations.drop_view(self._group, name)
 
     @property
     def _group(self) -> str:

@@ -1,29 +1,45 @@
 """What the sessions of a store teach: fixes of errors, decisions, workflows, facts."""
 
 from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
+from recollect import analysis
+from recollect import ingest
+from recollect import knowledge
+from recollect import recall
+from recollect.clock import moment_ms
+from recollect.clock import now_ms
+from recollect.config import current_sessions
+from recollect.errors import Ambiguous
+from recollect.errors import NotFound
+from recollect.errors import UsageError
+from recollect.recall import Filters
+from recollect.recall import NO_FILTERS
+from recollect.redact import Redactor
+from recollect.store import MAIN_GROUP
+from recollect.store import Span
+from recollect.text import plural
 from typing import TYPE_CHECKING
 
-from recollect import analysis, ingest, knowledge, recall
-from recollect.clock import moment_ms, now_ms
-from recollect.config import current_sessions
-from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.recall import NO_FILTERS, Filters
-from recollect.redact import Redactor
-from recollect.store import MAIN_GROUP, Span
-from recollect.text import plural
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
+    from collections.abc import Sequence
     from datetime import datetime
     from os import PathLike
-
     from recollect.api import Memory
-    from recollect.knowledge import Audit, Fact, Fix, Graph, Link, Rehearsal, Route, Workflows
-    from recollect.recall import Discussion, LineOrigin, Uncommitted
-    from recollect.store import HeaderFilter
+    from recollect.knowledge import Audit
+    from recollect.knowledge import Fact
+    from recollect.knowledge import Fix
+    from recollect.knowledge import Graph
+    from recollect.knowledge import Link
+    from recollect.knowledge import Rehearsal
+    from recollect.knowledge import Route
+    from recollect.knowledge import Workflows
+    from recollect.recall import Discussion
+    from recollect.recall import LineOrigin
+    from recollect.recall import Uncommitted
+    from recollect.store import SessionFilter
+
 
 _LEAST_UID_CHARS = 4
 _TOPIC_CHARS = 120
@@ -184,7 +200,7 @@ class Knowledge:
 
     def workflow_graph(self, filters: Filters = NO_FILTERS, *, latest: int | None = None) -> Graph:
         """Which step follows which in the workflows of these sessions; `graph_svg` and `graph_document` draw it."""
-        return knowledge.workflow_graph(self._store.exchange_steps.select(self._sessions(filters), latest))
+        return knowledge.workflow_graph(self._store.facts.exchanges(self._sessions(filters), latest))
 
     def graph_document(self, graph: Graph, format: str) -> str:
         """A graph as one file: `html` or `svg`, which need nothing else, or `dot` for Graphviz."""
@@ -204,7 +220,7 @@ class Knowledge:
         `latest` limits it to the most recent exchanges: all those of a large store take seconds.
         """
         sessions = self._sessions(filters)
-        exchanges = self._store.exchange_steps.select(sessions, latest)
+        exchanges = self._store.facts.exchanges(sessions, latest)
         timeless = sessions._replace(since_ms=None, before_ms=None)
         uses = self._store.activity.stats("command", Span(timeless, sessions.since_ms, sessions.before_ms))
         return knowledge.Workflows(
@@ -232,12 +248,12 @@ class Knowledge:
         redact = self._redactor().text
         said, about = redact(text), redact(topic or text)[:_TOPIC_CHARS]
         matter = (about, names[0], origin)
-        earlier = [note for note, _ in self._store.verdicts.notes() if (note.topic, note.repo, note.origin) == matter]
+        earlier = [note for note, _ in self._store.facts.notes() if (note.topic, note.repo, note.origin) == matter]
         if earlier and earlier[-1].text == said:
             return knowledge.fact_of_note(earlier[-1], None)
         reason = redact(why) if why else None
         note = knowledge.make_note(said, about, names[0], origin, self._group, number=len(earlier), reason=reason)
-        self._store.verdicts.add_notes([note])
+        self._store.facts.add_notes([note])
         self._renew_brief(note.repo)
         return knowledge.fact_of_note(note, None)
 
@@ -256,7 +272,7 @@ class Knowledge:
                 f"No decision found in the file: {file}",
                 "a JSON list has objects with `text`, and perhaps `topic` and `date`; a Markdown file has list items",
             )
-        return self._store.verdicts.add_notes(notes)
+        return self._store.facts.add_notes(notes)
 
     def audit(self) -> Audit:
         """How reliable the facts are: duplicates, contradictions, missing evidence, echoes, secrets; the worst.
@@ -271,7 +287,7 @@ class Knowledge:
         if verdict not in ("promoted", "pinned", "rejected"):
             raise UsageError(f"Unknown verdict: {verdict}", "known: promoted, pinned, rejected")
         fact = self.fact(uid)
-        self._store.verdicts.judge(fact.fact_uid, verdict, self._group or MAIN_GROUP)
+        self._store.facts.judge(fact.fact_uid, verdict, self._group or MAIN_GROUP)
         self._renew_brief(fact.repo)
         return replace(fact, verdict=verdict)
 
@@ -291,11 +307,11 @@ class Knowledge:
     def _named(self, uid: str) -> list[Fact]:
         if len(uid) < _LEAST_UID_CHARS:
             return []
-        notes = [knowledge.fact_of_note(note, verdict) for note, verdict in self._store.verdicts.notes()]
-        facts = [knowledge.fact_of(stored) for stored in self._store.facts.find(uid)]
+        notes = [knowledge.fact_of_note(note, verdict) for note, verdict in self._store.facts.notes()]
+        facts = [knowledge.fact_of(stored) for stored in self._store.facts.select(uid=uid, with_rejected=True)]
         return [*facts, *(note for note in notes if note.fact_uid.startswith(uid))]
 
-    def _sessions(self, filters: Filters) -> HeaderFilter:
+    def _sessions(self, filters: Filters) -> SessionFilter:
         return recall.sessions_of(self._store, filters)
 
     def _repos(self, filters: Filters) -> Sequence[str] | None:

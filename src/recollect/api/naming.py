@@ -24,14 +24,14 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
     """
     if name == LAST and not is_strict:
         return find_last(store, None)
-    if ":" in name and len(whole := store.sessions.find(SessionFilter(uid=name))) == 1:
+    if ":" in name and len(whole := store.sessions.find(SessionFilter(uids=frozenset({name})))) == 1:
         return resumable(whole[0])  # an index has it; parts of names are looked for in all of them
-    matches = store.sessions.matching(name)
+    matches = store.sessions.named_like(name)
     if len(matches) > 1:
         matches = [match for match in matches if match.is_exact] or matches
         roots = {match.root_session_uid for match in matches}
         matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
-    uids = [SessionFilter(uid=match.session_uid) for match in matches]
+    uids = [SessionFilter(uids=frozenset({match.session_uid})) for match in matches]
     sessions = [session for uid in uids for session in store.sessions.find(uid)]
     sessions = sessions or ([] if is_strict else _archived(store, name) or _titled(store, name))
     if not sessions:
@@ -54,8 +54,8 @@ def _archived(store: Store, name: str) -> list[Session]:
     keys = store.archives.named(name)
     return [
         session
-        for header in store.session_headers.of(keys).values()
-        for session in store.sessions.find(SessionFilter(uid=header.session_uid))
+        for header in store.sessions.of(keys).values()
+        for session in store.sessions.find(SessionFilter(uids=frozenset({header.session_uid})))
     ]
 
 
@@ -81,7 +81,7 @@ def find_last(store: Store, folder: str | PathLike[str] | None) -> Session:
     """The session active last, in this folder or below it, and not the one this process runs in."""
     running = current_sessions()
     for limit in (_A_FEW, None):
-        for session in store.sessions.find(SessionFilter(roots_only=True, limit=limit)):
+        for session in store.sessions.find(SessionFilter(roots_only=True), limit=limit):
             is_inside = folder is None or Path(session.cwd or "").is_relative_to(folder)
             if is_inside and session.native_session_id not in running and session.session_class != WARM_UP:
                 return resumable(session)

@@ -1,44 +1,56 @@
 """What an open store answers: sessions, events, digests, searches, sums. Nothing here changes it."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
-
-from recollect import analysis, api, knowledge, recall, sessions, store
+from recollect import analysis
+from recollect import api
+from recollect import knowledge
+from recollect import recall
+from recollect import sessions
+from recollect import store
 from recollect.clock import rfc3339
 from recollect.config import current_sessions
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
-from recollect.recall import NO_FILTERS, Filters
+from recollect.recall import Filters
+from recollect.recall import NO_FILTERS
 from recollect.store import Store
-from recollect.text import Progress, silent
+from recollect.text import Progress
+from recollect.text import silent
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import TypedDict
+from typing import Unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable
+    from collections.abc import Collection
+    from collections.abc import Iterator
+    from collections.abc import Sequence
     from os import PathLike
-
     from recollect.config import Settings
     from recollect.distill import Exchange
-    from recollect.recall import (
-        FileEdit,
-        FileVisit,
-        Recalled,
-        Related,
-        SearchAnswer,
-        SessionDiff,
-        SessionHit,
-        Spending,
-        StatLine,
-        Stats,
-        TimelineEntry,
-        Unfinished,
-    )
-    from recollect.schema import Digest, Event, Session, Signal
+    from recollect.recall import FileEdit
+    from recollect.recall import FileVisit
+    from recollect.recall import Recalled
+    from recollect.recall import Related
+    from recollect.recall import SearchAnswer
+    from recollect.recall import SessionDiff
+    from recollect.recall import SessionHit
+    from recollect.recall import Spending
+    from recollect.recall import StatLine
+    from recollect.recall import Stats
+    from recollect.recall import TimelineEntry
+    from recollect.recall import Unfinished
+    from recollect.schema import Digest
+    from recollect.schema import Event
+    from recollect.schema import Session
+    from recollect.schema import Signal
     from recollect.sessions import TranscriptItem
-    from recollect.store import SessionFilter, Span
+    from recollect.store import SessionFilter
+    from recollect.store import Span
 
 
 class _Conditions(TypedDict):
@@ -81,7 +93,7 @@ class Reading:
         if sort not in store.SORTS:
             raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(store.SORTS)}")
         chosen = self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle)
-        matches = self._store.sessions.find(replace(chosen, sort=sort, limit=limit, offset=offset))
+        matches = self._store.sessions.find(chosen, sort=sort, limit=limit, offset=offset)
         return list(map(api.resumable, matches))
 
     def count_sessions(
@@ -96,7 +108,7 @@ class Reading:
         return self._store.sessions.count(self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle))
 
     def _chosen(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
-        return store.SessionFilter(recall.sessions_of(self._store, filters), **conditions)
+        return recall.sessions_of(self._store, filters)._replace(**conditions)
 
     def session(self, name: str) -> Session:
         """The one session with this id, prefix or suffix of an id (6 characters or more), title, or part of a title.
@@ -129,13 +141,13 @@ class Reading:
 
     def event_kinds(self, session: Session) -> list[str]:
         """The kind of each event of a session, copies included, in reading order."""
-        rows = self._store.events.rows(session.agent, session.native_session_id, ("kind",))
+        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), ("kind",))
         return [kind for (kind,) in rows]
 
     def token_curve(self, session: Session, most: int) -> list[tuple[str, int, int]]:
         """When a session used input and output tokens; of more than `most` events, several are added up."""
         columns = ("ts_ms", "input_tokens", "output_tokens")
-        rows = self._store.events.rows(session.agent, session.native_session_id, columns)
+        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), columns)
         timed = [(at_ms, sent or 0, written or 0) for at_ms, sent, written in rows if at_ms]
         step = max(1, -(-len(timed) // most))
         pieces = (tuple(zip(*timed[start : start + step], strict=True)) for start in range(0, len(timed), step))
@@ -143,7 +155,7 @@ class Reading:
 
     def event_place(self, session: Session, name: str) -> int | None:
         """The place in reading order of an event with this seq or end of its uid; of a result, that of its call."""
-        return self._store.events.place(session.agent, session.native_session_id, name)
+        return self._store.events.place(SessionKey(session.agent, session.native_session_id), name)
 
     def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """The full content of each event, in the order given."""
@@ -247,7 +259,7 @@ class Reading:
             for uid, fact in amended.items()
             if fact.session_uid
         }
-        headers = self._store.session_headers.named({amendment.session_uid for amendment in newer.values()})
+        headers = self._store.sessions.named({amendment.session_uid for amendment in newer.values()})
         return recall.with_amendments(hits, newer, headers)
 
     def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
@@ -281,7 +293,7 @@ class Reading:
 
     def names(self, of: str) -> list[str]:
         """Every `agent`, `repo` (its last name), `branch` or `model` of a session, the latest first."""
-        listed = self._store.session_headers.names(of)
+        listed = self._store.sessions.names(of)
         return list(dict.fromkeys(map(recall.last_name, listed))) if of == "repo" else listed
 
     def repos_named(self, name: str) -> list[str]:

@@ -20,11 +20,11 @@ from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.forget import FINISHES_FORGETTING
 from recollect.ingest import held_although_excluded, unusable_rules
+from recollect.kinds import SessionKey
 from recollect.retention import look_ahead
 from recollect.store import (
     CACHE_NAME,
     MEMORY_NAME,
-    SessionFilter,
     Store,
     abandoned,
     file_system_type,
@@ -250,12 +250,12 @@ def _integrity(store: Store) -> Iterator[Finding]:
 
 def _read_back(store: Store) -> tuple[int, int]:
     """Read every event's content, which checks that the packs are there, long enough and as written."""
-    sessions = store.sessions.find(SessionFilter())
+    sessions = store.sessions.find()
     events = 0
     for session in sessions:
-        name = (session.agent, session.native_session_id)
-        places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
-        events += sum(1 for _ in store.events.iter_payloads(*name, places))
+        key = SessionKey(session.agent, session.native_session_id)
+        places = sorted(store.events.rows(key, ("payload_start", "payload_bytes")))
+        events += sum(1 for _ in store.payloads.iter(key, places))
     return len(sessions), events
 
 

@@ -5,40 +5,51 @@ the damaged one, and takes its place when it is whole; memory.db from its copy, 
 are set aside, never deleted. A repair that was stopped is simply run again.
 """
 
-import os
-import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
-from recollect.clock import now_ms, rfc3339
+from recollect.care.inspect import ABANDONED
+from recollect.care.inspect import BEHIND
+from recollect.care.inspect import DATABASE
+from recollect.care.inspect import Fault
+from recollect.care.inspect import KEY
+from recollect.care.inspect import LEDGER
+from recollect.care.inspect import LEDGER_GAP
+from recollect.care.inspect import NO_MARK
+from recollect.care.inspect import SESSION
+from recollect.care.inspect import STREAM
+from recollect.clock import now_ms
+from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.errors import StoreUnwritable
-from recollect.redact import KEY_FILE, load_key
-from recollect.store import (
-    CACHE_NAME,
-    COPY,
-    LEDGER_NAME,
-    MEMORY_NAME,
-    EventRow,
-    Ledger,
-    Quarantine,
-    Store,
-    files_of,
-    forget_history,
-    open_store,
-    rebuild_cache,
-    restore_copy,
-    sweep_lock,
-    write_lock,
-)
+from recollect.kinds import SessionKey
+from recollect.redact import KEY_FILE
+from recollect.redact import load_key
+from recollect.store import CACHE_NAME
+from recollect.store import COPY
+from recollect.store import EventRow
+from recollect.store import LEDGER_NAME
+from recollect.store import Ledger
+from recollect.store import MEMORY_NAME
+from recollect.store import Quarantine
+from recollect.store import Store
+from recollect.store import files_of
+from recollect.store import forget_history
+from recollect.store import open_store
+from recollect.store import rebuild_cache
+from recollect.store import restore_copy
+from recollect.store import sweep_lock
+from recollect.store import write_lock
 from recollect.sweep import sweep
 from recollect.text import Progress
-
+from typing import Any
+from typing import NamedTuple
+import os
+import shutil
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
@@ -130,7 +141,7 @@ def apply_repair(settings: Settings, repair: RepairPlan, progress: Progress) -> 
         with open_store(settings.folder, create=True) as store:
             lost = _rebuild(store, repair, aside, report, progress)
     with open_store(settings.folder) as store:
-        before = store.sessions.event_counts() | store.evictions.later_counts()
+        before = store.session_rows.event_counts() | store.evictions.later_counts()
         report.events_read_again = sweep(store, settings, progress).events_new
         if store.evictions.note_held_usage():  # by sources that were read again
             sweep(store, settings, progress)
@@ -183,7 +194,7 @@ def _rebuild(
         own = Counter({COPY: int(aside.copy is not None)})
         report.records_restored = dict(store.restore_records() - own)
         store.evictions.note_held_usage()
-        store.streams.set_all_dirty()
+        store.streams.set_dirty()
     if missing := store.missing_records():
         store.ledger.extend(missing)
     store.streams.set_dirty(repair.sessions, True)
@@ -208,7 +219,7 @@ def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int])
     now = store.raw.event_counts()
     missing = {name: count - now.get(name, 0) for name, count in before.items() if count > now.get(name, 0)}
     gone = missing.keys() - now.keys() - store.evictions.names()
-    store.sessions.set_evicted(sorted(gone), now_ms())
+    store.session_rows.set_evicted(sorted(gone), now_ms())
     for name, count in missing.items():
         yield f"{count:,} of {before[name]:,} events are {_whereabouts(store, settings, name)}"
 
@@ -217,7 +228,7 @@ def _whereabouts(store: Store, settings: Settings, name: tuple[str, str]) -> str
     """What became of events that were not read again: their file may lie outside of the folders that were read."""
     agent, native_id = name
     roots = [os.path.realpath(root) for root in settings.roots.get(agent, ())]
-    session = store.sessions.find_named(*name)
+    session = store.sessions.find_named(SessionKey(*name))
     for source in session.sources if session else ():
         if os.access(source.path, os.F_OK) and not any(Path(source.path).is_relative_to(root) for root in roots):
             return f"missing, `recollect sweep --root {agent}=PATH` may read them again: {source.path}"

@@ -180,7 +180,7 @@ def _totals(store: Store) -> list[dict[str, Any]]:
     """Figures by agent. The rows of sessions that a host appends to follow their events with the next sweep."""
     agents = store.sessions.totals()
     if dirty := store.streams.dirty():
-        held, listed = store.steps.counts(dirty), store.sessions.event_counts()
+        held, listed = store.steps.counts(dirty), store.session_rows.event_counts()
         for agent in agents:
             behind = (held[key] - 1 - listed[key] for key in held if key.agent == agent["agent"] and key in listed)
             agent["events"] += sum(max(0, count) for count in behind)

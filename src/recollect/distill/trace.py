@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from recollect import schema
-from recollect.agentkit.edits import find_patches, named_path, patched_paths
+from recollect.agentkit.calls import find_patches, named_path, patched_paths
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
 from recollect.distill.verdict import tests_failed, verdict

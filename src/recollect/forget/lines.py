@@ -40,7 +40,7 @@ def _in_json(line: str) -> str:
 def drop_lines(store: Store, keys: Collection[SessionKey]) -> None:
     """Take the lines of sub-agents out of the digests of evicted sessions that stay."""
     uids, roots = {session_uid(*key) for key in keys}, {session_uid(*key): key for key in store.evictions.names()}
-    for root, lines in store.digests.lines(sorted(roots)).items():
+    for root, lines in store.digest_rows.lines(sorted(roots)).items():
         if root not in uids and (gone := [line for uid, (_, line) in lines.items() if uid in uids]):
             store.redaction.hide_in_session(roots[root], _Lines(gone))
             store.evictions.redact_records(_Lines(gone), of=roots[root])

@@ -3,24 +3,44 @@
 Sessions are chosen by name, by filters, or by a text that they hold.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
-from urllib.parse import unquote
-
-import orjson
-
-from recollect.clock import AsDatetime, rfc3339
-from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import ExitStack
+from contextlib import contextmanager
+from dataclasses import asdict
+from dataclasses import dataclass
+from recollect.clock import AsDatetime
+from recollect.clock import rfc3339
+from recollect.errors import Busy
+from recollect.errors import NeedsAnswer
+from recollect.errors import StoreUnwritable
+from recollect.errors import UsageError
 from recollect.forget.answers import count_answers
-from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting, leave_no_byte
+from recollect.forget.erase import FINISHES_FORGETTING
+from recollect.forget.erase import drop
+from recollect.forget.erase import finish_forgetting
+from recollect.forget.erase import leave_no_byte
 from recollect.ingest import held_although_excluded
-from recollect.kinds import SessionKey, session_uid
+from recollect.kinds import SessionKey
+from recollect.kinds import session_uid
 from recollect.schema import Session
-from recollect.sessions import AccountRules, all_reached
-from recollect.store import HeldContent, SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
-from recollect.text import Progress, silent
+from recollect.sessions import AccountRules
+from recollect.sessions import all_reached
+from recollect.store import HeldContent
+from recollect.store import SessionFilter
+from recollect.store import Store
+from recollect.store import Tombstone
+from recollect.store import UnreadLine
+from recollect.store import sweep_lock
+from recollect.text import Progress
+from recollect.text import silent
+from typing import Any
+from typing import NamedTuple
+from urllib.parse import unquote
+import orjson
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
 
@@ -73,7 +93,7 @@ def _holds(store: Store, key: SessionKey, needle: _Needle) -> bool:
         return True
     # Not payload by payload: what was replaced or dropped since belongs to no event, but its bytes are still there.
     before = b""
-    for content in store.events.iter_content(*key):
+    for content in store.payloads.iter_content(key):
         if needle.in_json in (before + content).decode("utf-8", "replace").casefold():
             return True
         before = content[-4 * len(needle.in_json) :]
@@ -302,7 +322,7 @@ class _Rows:
 
     def find(self, key: SessionKey) -> Session | None:
         if key not in self._rows:
-            self._rows[key] = self._store.sessions.find_named(*key)
+            self._rows[key] = self._store.sessions.find_named(key)
         return self._rows[key]
 
     def with_sub_agents(self, keys: Iterable[SessionKey]) -> set[SessionKey]:
@@ -314,7 +334,9 @@ class _Rows:
         parent = session.session_uid if session else session_uid(*key)
         spawned = {SessionKey(key.agent, child) for child in self._store.streams.spawned(*key)}
         erasure = self._store.erasure
-        return spawned.union(self._store.sessions.spawned(parent), erasure.named_after(key), erasure.empty_forks(key))
+        return spawned.union(
+            self._store.session_rows.spawned(parent), erasure.named_after(key), erasure.empty_forks(key)
+        )
 
     def describe(self, key: SessionKey, held: HeldContent, shared_events: int = 0) -> ForgottenSession:
         session = self.find(key)
@@ -350,7 +372,8 @@ def _matches(store: Store, selection: Selection, progress: Progress) -> Matches:
 
 def _matching_rows(store: Store, selection: Selection) -> list[SessionKey]:
     before = rfc3339(selection.before_ms)
-    sessions = store.sessions.find(SessionFilter(repo=selection.repo))
+    chosen = (("repo ending", (selection.repo,)),) if selection.repo is not None else ()
+    sessions = store.sessions.find(SessionFilter(chosen))
     keys = [_key(session) for session in sessions if before is None or (session.ended_at or "~") < before]
     if selection.excluded_by is None:
         return keys

@@ -8,7 +8,6 @@ from recollect import analysis
 from recollect.forget.answers import expire_answers
 from recollect.forget.erase import drop_leftovers, drop_prepared
 from recollect.kinds import SessionKey
-from recollect.recall import index_pending
 from recollect.redact import OLDER, OTHER, KnownValues, Redactor, compare_versions
 from recollect.sessions import AccountRules, account_for
 from recollect.store import RESCAN_UNFINISHED, HeldStream, Store, in_pieces
@@ -39,7 +38,7 @@ def rescan_store(
     was_stopped = any(stream.redacted_with == RESCAN_UNFINISHED for stream in streams)  # the last time
     if (report.sessions_changed or was_stopped) and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
-        index_pending(store)
+        store.fulltext.index_pending(store.payloads)
         analysis.distil_pending(store, lambda done, total: None)
         # Which events are copies is judged by the next sweep, which then looks at all of them.
         store.kept.drop([SessionKey(stream.agent, stream.native_id) for stream in streams])
@@ -59,7 +58,7 @@ def changed_payloads(
     held = store.rewrites.events(stream)
     for events in in_pieces(held, attrgetter("bytes")):
         places = [(event.start, event.bytes) for event in events]
-        content = list(store.events.iter_payloads(stream.agent, stream.native_id, places))
+        content = list(store.payloads.iter(SessionKey(stream.agent, stream.native_id), places))
         changed |= {events[number].id: new for number, new in redactor.payloads(content).items()}
     return changed, sum(event.bytes for event in held) < stream.stream_bytes
 

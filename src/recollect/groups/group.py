@@ -361,7 +361,7 @@ class GroupSessions:
     def _put_aside(self, name: str) -> tuple[Pointer, BookmarkRow]:
         name = self.clean(name)
         pointer = self._require_pointer()
-        session = self._store.sessions.find_named(*pointer.session)
+        session = self._store.sessions.find_named(pointer.session)
         began = session.started_at if session else None
         created_ms = as_ms(began) if began else pointer.updated_ms
         return pointer, BookmarkRow(0, self.group, pointer.session, name, created_ms, now_ms())

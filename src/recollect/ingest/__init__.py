@@ -4,7 +4,16 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.ingest.builder import Task, batch_of, read_batches
+    from recollect.ingest.builder import (
+        Protection,
+        Task,
+        batch_of,
+        protected_json,
+        protected_line,
+        protected_names,
+        read_batches,
+        without_secrets,
+    )
     from recollect.ingest.discover import Changes, Chosen, SourceNames, find_changes, find_sources
     from recollect.ingest.freshness import Freshness, find_freshness
     from recollect.ingest.gate import (
@@ -17,7 +26,6 @@ if TYPE_CHECKING:
         unlisted,
         unusable_rules,
     )
-    from recollect.ingest.protection import Protection, protected_json, protected_line, protected_names, without_secrets
     from recollect.ingest.rescue import drop_copies, save_copy, take_copies
 else:
     __getattr__ = lazy_names(__name__, __file__)

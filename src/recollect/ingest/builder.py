@@ -1,62 +1,152 @@
 """Reads one source from its cursor and makes batches that the store takes as they are.
 
 Runs in reader processes: everything costly (parsing, hashing, compressing) happens before a batch is
-handed over, so that the one writer only appends bytes and inserts rows.
+handed over, so that the one writer only appends bytes and inserts rows. That includes redaction of what a batch holds
+beside its payloads: every text stored with an event, a session or a bad line.
 """
 
-import dataclasses
-from collections.abc import Iterable, Iterator
-from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
-
-import orjson
-
-from recollect.agentkit.protocol import (
-    FIRST_WINS,
-    STATE_LIMIT_BYTES,
-    Adapter,
-    BadLine,
-    Checkpoint,
-    CostTotal,
-    Cursor,
-    EventRecord,
-    Record,
-    SessionInfo,
-    Skipped,
-    Source,
-    Usage,
-)
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from operator import attrgetter
+from operator import itemgetter
+from pathlib import Path
+from recollect.agentkit.protocol import Adapter
+from recollect.agentkit.protocol import BadLine
+from recollect.agentkit.protocol import Checkpoint
+from recollect.agentkit.protocol import CostTotal
+from recollect.agentkit.protocol import Cursor
+from recollect.agentkit.protocol import EventRecord
+from recollect.agentkit.protocol import FIRST_WINS
+from recollect.agentkit.protocol import Record
+from recollect.agentkit.protocol import STATE_LIMIT_BYTES
+from recollect.agentkit.protocol import SessionInfo
+from recollect.agentkit.protocol import Skipped
+from recollect.agentkit.protocol import Source
+from recollect.agentkit.protocol import Usage
 from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
-from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
-from recollect.kinds import HISTORY_LANE, SessionKey
-from recollect.redact import Learned, Redactor
+from recollect.kinds import HISTORY_LANE
+from recollect.kinds import SessionKey
+from recollect.redact import HYPERSCAN
+from recollect.redact import Learned
+from recollect.redact import NamedBefore
+from recollect.redact import RedactionRules
+from recollect.redact import Redactor
+from recollect.redact import load_key
 from recollect.schema import name_half
-from recollect.store import (
-    HIDES_LEARNED,
-    IS_CLAMPED,
-    IS_ERROR,
-    IS_PROVISIONAL,
-    IS_REBUILT,
-    IS_RETRY,
-    MAY_REPEAT,
-    TOLD_RETRY,
-    Batch,
-    CostTotalRow,
-    EventRow,
-    Facts,
-    Origin,
-    ProblemRow,
-    SourceRow,
-    StreamBatch,
-    UsageRow,
-    hash_payload,
-    make_frames,
-    merge_infos,
-    origin_of,
-    second_uid,
-)
-from recollect.text import Columns, columns_of
+from recollect.store import Batch
+from recollect.store import CostTotalRow
+from recollect.store import EventRow
+from recollect.store import Facts
+from recollect.store import HIDES_LEARNED
+from recollect.store import IS_CLAMPED
+from recollect.store import IS_ERROR
+from recollect.store import IS_PROVISIONAL
+from recollect.store import IS_REBUILT
+from recollect.store import IS_RETRY
+from recollect.store import MAY_REPEAT
+from recollect.store import Origin
+from recollect.store import ProblemRow
+from recollect.store import SourceRow
+from recollect.store import StreamBatch
+from recollect.store import TOLD_RETRY
+from recollect.store import UsageRow
+from recollect.store import hash_payload
+from recollect.store import make_frames
+from recollect.store import merge_infos
+from recollect.store import origin_of
+from recollect.store import second_uid
+from recollect.text import Columns
+from recollect.text import columns_of
+from typing import Any
+from typing import NamedTuple
+import dataclasses
+import orjson
+
+_SUMMARY, _COPY_KEY, _RETRY_KEY = map(EventRow._fields.index, ("summary", "copy_key", "retry_key"))
+_APART = "\n\0\n"  # no secret reaches from one name into the next
+_SHARED_CHARS = 6  # this many characters of a secret in a row are a part of it
+
+
+class Protection(NamedTuple):
+    """How a store is protected; each process that reads makes its own redactor from it."""
+
+    folder: Path
+    rules: RedactionRules
+    named: NamedBefore | None = None
+
+    def redactor(self) -> Redactor:
+        return Redactor(self.rules, load_key(self.folder), folder=self.folder, named=self.named)
+
+    def compile_rules(self) -> None:
+        """Compile the rules once for all readers, which find them in the store's folder."""
+        with suppress(ImportError):  # without Hyperscan there is nothing to compile
+            Redactor(self.rules, load_key(self.folder), HYPERSCAN, folder=self.folder)
+
+
+def without_secrets(redactor: Redactor, values: Sequence[Any], secrets: list[str]) -> list[Any]:
+    """The row of an event whose payload held secrets: hashes of them are keyed, pieces of them cut out."""
+    row = list(values)
+    row[_SUMMARY] = without_parts(redactor.text(row[_SUMMARY]), secrets)
+    if row[_RETRY_KEY] is not None:
+        row[_RETRY_KEY] = redactor.keyed(row[_RETRY_KEY])
+    if row[_COPY_KEY] is not None:
+        keyed = redactor.keyed(row[_COPY_KEY].to_bytes(8, "big", signed=True))
+        row[_COPY_KEY] = int.from_bytes(keyed, "big", signed=True)
+    return row
+
+
+def without_parts(text: str, secrets: list[str]) -> str:
+    """A shortened text without pieces of secrets: cut in the middle, they are not known by their look any more."""
+    for secret in secrets:
+        line = " ".join(secret.split())
+        for start in range(len(line) - _SHARED_CHARS + 1):
+            piece = line[start : start + _SHARED_CHARS]
+            while (offset := text.find(piece)) >= 0:
+                text = text[:offset] + "…" + text[offset + _shared(text, offset, line, start) :]
+    return text
+
+
+def _shared(text: str, offset: int, secret: str, start: int) -> int:
+    """How many characters the text and the secret have in common from these offsets on."""
+    size = 0
+    while offset + size < len(text) and start + size < len(secret) and text[offset + size] == secret[start + size]:
+        size += 1
+    return size
+
+
+def protected_line(redactor: Redactor, raw: bytes) -> bytes:
+    """A line that could not be read, without its secrets; its bytes need not be text."""
+    try:
+        return redactor.text(raw.decode()).encode()
+    except UnicodeDecodeError:
+        return redactor.text(raw.decode("latin-1")).encode("latin-1", "replace")
+
+
+def protected_json(redactor: Redactor, documents: list[bytes]) -> list[bytes]:
+    changed = redactor.payloads(documents)
+    return [changed.get(number, document) for number, document in enumerate(documents)] if changed else documents
+
+
+def protected_names(redactor: Redactor, values: Sequence[Any]) -> tuple[Any, ...]:
+    """A row with the secrets in its own texts replaced; in names and ids only their look gives them away."""
+    return tuple(redactor.text(value) if isinstance(value, str) else value for value in values)
+
+
+def protect_names(redactor: Redactor, rows: list[list[Any]], names_of: Callable[[list[Any]], tuple[Any, ...]]) -> None:
+    """Take secrets out of the names in rows.
+
+    Most names are clean and many the same, so first all different ones are looked at together.
+    """
+    names = set(chain.from_iterable(map(names_of, rows))) - {None}
+    if names and redactor.suspects([_APART.join(names)]):
+        for number in redactor.suspects([_APART.join(filter(None, names_of(row))) for row in rows]):
+            rows[number] = list(protected_names(redactor, rows[number]))
+
 
 KEPT_BAD_LINES = 1000  # of a file; further ones are only counted
 

@@ -10,8 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.agentkit.files import resolve_root, unreadable_reason
-from recollect.agentkit.source import FOLDER, Cursor, Source
+from recollect.agentkit.files import FOLDER, Cursor, Source, resolve_root, unreadable_reason
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.kinds import HISTORY_LANE
@@ -246,9 +245,7 @@ class _Comparison:
         is_told = before is not None and before.failure == reason and not self._verify
         if path not in self._unreadable and not is_told:
             source = Source(self._adapter.agent, FOLDER, root, folder, failure=reason)
-            row = SourceRow(
-                self._host, source.agent, path, FOLDER, 0, -1, 0, 0, self._adapter.version, 0, 0, "", "", "{}"
-            )
+            row = SourceRow(self._host, source.agent, path, FOLDER, reader=self._adapter.version)
             self._changes.tasks.append(_make_task(source, row, has_cursor=False))
         self._unreadable.add(path)
 
@@ -274,9 +271,8 @@ class _Comparison:
             return
         self._changes.tasks.append(self._task(path, source, info, before))
         if not _is_as_read(source, before.row):
-            self._changes.torn += (
-                [before.id] if source.kind != HISTORY_LANE else []
-            )  # which is cut as a matter of course
+            # A history is cut as a matter of course.
+            self._changes.torn += [before.id] if source.kind != HISTORY_LANE else []
         elif before.row.reader < self._adapter.version:
             self._changes.outdated[before.id] = source
 
@@ -305,9 +301,7 @@ class _Comparison:
 
     def _task(self, path: str, source: Source, info: os.stat_result, before: KnownSource | None) -> "Task":
         version = self._adapter.version
-        row = SourceRow(
-            self._host, self._adapter.agent, path, source.kind, *_signature(info), version, 0, 0, "", "", "{}"
-        )
+        row = SourceRow(self._host, self._adapter.agent, path, source.kind, *_signature(info), version)
         if before is None or before.row.reader != version or before.failure is not None:
             return _make_task(source, row, has_cursor=False)
         old, state = before.row, self._sources.state(before.id)

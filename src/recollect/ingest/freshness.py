@@ -35,9 +35,9 @@ def find_freshness(store: Store) -> Freshness:
     if state.began_ns is None:
         return Freshness(state)
     host, below = os.uname().nodename or "localhost", tuple(f"{root}/" for root in state.roots)
-    folders = _with_parents(store.known_files.folders(host), below)
+    folders = _with_parents(store.sources.folders(host), below)
     changed = dict(_new_files(folders, state.began_ns))
-    latest = (file for file in store.known_files.latest(host, RECENT_FILES) if file[0].startswith(below))
+    latest = (file for file in store.sources.latest(host, RECENT_FILES) if file[0].startswith(below))
     changed |= _grown_files(latest, state.began_ns)
     return Freshness(state, len(changed), sum(changed.values()))
 

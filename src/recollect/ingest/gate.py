@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.ingest.builder import Task
+from recollect.ingest.builder import Protection, Task
 from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, UNLISTED, Exclude, RuleFiles, unusable_lines
 from recollect.ingest.pool import Failure, Reading, grouped, read_tasks, stage_of
-from recollect.ingest.protection import Protection
+from recollect.kinds import SessionKey
 from recollect.schema import session_uid
 from recollect.sessions import Checkouts
 from recollect.store import (
@@ -65,7 +65,7 @@ def exclude_of(store: Store, patterns: Sequence[str], allow: Sequence[str] | Non
     """The user's rules, and what the store knows about repositories. With `allow`, nothing else may be stored."""
 
     def checkouts() -> Checkouts:
-        return Checkouts({place[4:7] for place in store.sessions.checkouts()})
+        return Checkouts({(place.cwd, place.git_root, place.git_remote) for place in store.session_rows.places()})
 
     allowed = None if allow is None else Exclude(allow, checkouts, dict)
     return Exclude(patterns, checkouts, store.exclusions.folders, allowed)
@@ -74,14 +74,14 @@ def exclude_of(store: Store, patterns: Sequence[str], allow: Sequence[str] | Non
 def held_although_excluded(store: Store, patterns: Sequence[str]) -> list[Place]:
     """Sessions that were stored before a rule excluded them, or before their folder was known."""
     exclude = exclude_of(store, patterns)
-    places = store.sessions.checkouts()
+    places = store.session_rows.places()
     return [place for place in places if exclude.rule(place.cwd, place.git_root, place.git_remote) is not None]
 
 
 def unusable_rules(store: Store) -> list[tuple[Path, str]]:
     """The ignore files of known folders, each with a line of it that has no effect."""
     seen = {Path(exclusion.rule) for exclusion in store.exclusions.all() if exclusion.rule.endswith(f"/{IGNORE_FILE}")}
-    files = seen | RuleFiles().ignore_files({place.cwd for place in store.sessions.checkouts() if place.cwd})
+    files = seen | RuleFiles().ignore_files({place.cwd for place in store.session_rows.places() if place.cwd})
     return [(path, line) for path in sorted(files) for line in unusable_lines(path)]
 
 
@@ -237,8 +237,9 @@ class _Gate:
 
     def _facts_of(self, name: Name) -> dict[str, Any]:
         facts = self._facts_by_name.get(name, {})
-        for info in () if self._is_first else self._store.streams.infos(*name):  # an earlier sweep read it first
-            facts = facts | _facts(info)
+        if not self._is_first:  # an earlier sweep may have read it
+            for info in self._store.streams.infos_of([SessionKey(*name)]).get(SessionKey(*name), ()):
+                facts = facts | _facts(info)
         return facts
 
     def _admitted(self, reading: Reading) -> Reading:

@@ -22,8 +22,7 @@ import msgspec
 from recollect.agents import get_adapter
 from recollect.clock import rfc3339
 from recollect.errors import RecollectError
-from recollect.ingest.builder import Task, read_batches, unsettled
-from recollect.ingest.protection import Protection
+from recollect.ingest.builder import Protection, Task, read_batches, unsettled
 from recollect.kinds import HISTORY_LANE
 from recollect.redact import NamedValue, Redactor
 from recollect.store import Batch, Facts, Frame, ProblemRow, SourceRow, StreamBatch, has_live

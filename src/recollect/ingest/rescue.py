@@ -15,9 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from recollect.agentkit.files import open_beneath
+from recollect.agentkit.files import Cursor, Source, open_beneath
 from recollect.agentkit.lines import FINGERPRINT_BYTES, LineReader, fingerprint
-from recollect.agentkit.source import Cursor, Source
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.home import RESCUED_NAME

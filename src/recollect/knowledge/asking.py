@@ -27,7 +27,7 @@ from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
 from recollect.knowledge.topics import fulltext_query, relevance, stem, topic_words
 from recollect.sessions import changed_since
-from recollect.store import AMENDMENT, Choice, EventFilter, HeaderFilter, Store, StoredFact, Term, Wanted
+from recollect.store import AMENDMENT, Choice, EventFilter, SessionFilter, Store, StoredFact, Term, Wanted
 from recollect.text import evidence
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
@@ -46,13 +46,13 @@ _SEVERAL = 3  # one may be of the failure itself, behind a pipe
 
 def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fact]:
     """What users had remembered, for all repositories or for these and for none in particular."""
-    notes = [fact_of_note(note, verdict) for note, verdict in store.verdicts.notes() if verdict != "rejected"]
+    notes = [fact_of_note(note, verdict) for note, verdict in store.facts.notes() if verdict != "rejected"]
     return notes if repos is None else [note for note in notes if note.repo is None or note.repo in repos]
 
 
 def find_decisions(
     store: Store,
-    sessions: HeaderFilter,
+    sessions: SessionFilter,
     repos: Sequence[str] | None,
     moment_ms: int | None,
     *,
@@ -83,7 +83,7 @@ def find_decisions(
         depth *= 4
 
 
-def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:
+def find_reasons(store: Store, topic: str, sessions: SessionFilter, repos: Sequence[str] | None) -> list[Fact]:
     """Facts that match a topic well, the best answer first; if none does, the best of those that match half of it."""
     words = topic_words(topic)
     if not words:
@@ -117,7 +117,7 @@ def _current(fact: Fact, facts: Mapping[str, Fact]) -> Fact:
 
 def find_amended(store: Store, query: str, repos: Collection[str]) -> dict[str, Fact]:
     """Sessions in these repositories whose decisions on what a query asks were amended later: by what, each."""
-    criteria = HeaderFilter(chosen=(("repo", tuple(repos)),))
+    criteria = SessionFilter(chosen=(("repo", tuple(repos)),))
     if not repos:
         return {}
     asked = set(map(stem, topic_words(query)))
@@ -144,7 +144,7 @@ def _weight(fact: Fact) -> float:
 
 def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
     """What an edit of this file fixed: why, if the agent said so, or else the error; None if it is in no fix."""
-    fixes = (fact for fact in store.facts.naming(path.rpartition("/")[2]) if fact.predicate == FIXED_BY)
+    fixes = store.facts.select((FIXED_BY,), naming=path.rpartition("/")[2])
     citing = (fact for fact in fixes if any(event["event_uid"] == event_uid for event in fact.evidence))
     return next((fact.details["why"] or fact.details["headline"] for fact in citing), None)
 
@@ -152,7 +152,7 @@ def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
 def find_facts(store: Store, entity: str) -> list[Fact]:
     """Everything that has this file, command, package, error or setting as its subject or object, oldest first."""
     notes = [note for note in notes_as_facts(store) if note.subject.casefold() == entity.casefold()]
-    return timeline([*map(fact_of, store.facts.naming(entity)), *notes])
+    return timeline([*map(fact_of, store.facts.select(naming=entity)), *notes])
 
 
 def audit(store: Store, redact: Callable[[str], str]) -> Audit:
@@ -199,7 +199,7 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
 def _pasted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
     """Wishes in messages that are long, or not all words of the user's own."""
     wishes = [fact for fact in facts if fact.predicate == PREFERS and fact.session_uid and fact.evidence]
-    messages = store.event_headers.by_uid([fact.evidence[0].event_uid for fact in wishes])
+    messages = store.events.by_uid([fact.evidence[0].event_uid for fact in wishes])
     said = ((fact, messages.get(fact.evidence[0].event_uid)) for fact in wishes)
     return [fact for fact, message in said if message is not None and not is_typed(message.summary)]
 
@@ -211,7 +211,7 @@ def _common(store: Store, stored: Sequence[StoredFact]) -> tuple[list[Fact], int
     for fact in reversed(stored):
         if fact.predicate == FIXED_BY and fact.subject_kind == "error" and monotonic() < end:
             line = Wanted(((Term(fact.details["headline"]),),))
-            common += [fact_of(fact)] if len(store.fulltext_search.matching(line, chosen)) >= _SEVERAL else []
+            common += [fact_of(fact)] if len(store.words.matching(line, chosen)) >= _SEVERAL else []
             count += 1
     return common, count
 
@@ -225,9 +225,9 @@ def _unfinished(store: Store, facts: Sequence[Fact]) -> list[Fact]:
         for event in fact.evidence
         if event.quote.startswith(PASSED)
     ]
-    failed = store.event_headers.failed([uid for _, uid in cited])
+    events = store.events.by_uid([uid for _, uid in cited])
     after = [fact for fact in facts if any(event.quote.startswith(GONE) for event in fact.evidence)]
-    return [*(fact for fact, uid in cited if uid in failed), *after]
+    return [*(fact for fact, uid in cited if uid in events and events[uid].is_error), *after]
 
 
 def _stale(stored: Sequence[StoredFact]) -> tuple[int, int]:

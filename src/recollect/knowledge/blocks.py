@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from recollect.agentkit.edits import Hunk
+from recollect.agentkit.calls import Hunk
 
 _BETWEEN = 3  # lines that a comparison of texts leaves in what was written anew
 

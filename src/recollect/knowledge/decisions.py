@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from recollect import schema
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened
 from recollect.knowledge.demands import asks_change, demanded, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan

@@ -11,7 +11,7 @@ from recollect.knowledge.predicates import FIXED_BY, PREDICATES, TOUCHES, fact_u
 from recollect.knowledge.records import Fact, Graph, GraphEdge, GraphNode
 from recollect.knowledge.timeline import fact_of, timeline
 from recollect.knowledge.workflows import follow_facts
-from recollect.store import HeaderFilter, Store, StoredExchange, StoredFact
+from recollect.store import ExchangeRow, SessionFilter, Store, StoredFact
 
 _HOPS = 2
 _LATEST = 1_000  # exchanges that workflows are found in
@@ -36,7 +36,7 @@ class _Edge(NamedTuple):
 
 def find_graph(
     store: Store,
-    sessions: HeaderFilter,
+    sessions: SessionFilter,
     repos: Sequence[str] | None,
     around: str | None,
     limit: int | None,
@@ -61,7 +61,7 @@ def find_graph(
         if fact.invalid_at is None and fact.confidence >= _LEAST_SURE and (around or fact.method != COMMIT)
     ]
     edges: dict[_Edge, list[Fact]] = defaultdict(list)
-    for fact in [*held, *follow_facts(store.exchange_steps.select(sessions, _LATEST))]:
+    for fact in [*held, *follow_facts(store.facts.exchanges(sessions, _LATEST))]:
         for edge in _edges(fact, steps.get(fact.fact_uid, ())):
             edges[edge].append(fact)
     roots: list[_Node] = []
@@ -74,7 +74,7 @@ def find_graph(
     return _graph(edges, _strongest(edges, limit, roots), around, roots)
 
 
-def workflow_graph(exchanges: Sequence[StoredExchange]) -> Graph:
+def workflow_graph(exchanges: Sequence[ExchangeRow]) -> Graph:
     """Which step follows which in these exchanges' workflows."""
     edges = {edge: [fact] for fact in follow_facts(exchanges) for edge in _edges(fact, ())}
     return _graph(edges, set(_nodes(edges)), None, ())

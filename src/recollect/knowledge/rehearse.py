@@ -12,7 +12,7 @@ from recollect.clock import rfc3339
 from recollect.knowledge.decisions import ANSWER
 from recollect.knowledge.predicates import DECIDED, FAILS_WITH, FIXED_BY, judged
 from recollect.knowledge.records import Evidence, Rehearsal, Repeat
-from recollect.store import HeaderFilter, Store, StoredFact
+from recollect.store import SessionFilter, Store, StoredFact
 
 _LEAST_SURE = 0.6
 _LEAST_FAILURES = 2  # earlier sessions in which a command failed like this
@@ -22,7 +22,7 @@ _TIMED_OUT = re.compile(r"time[ds]?[ -]?out|deadline exceeded", re.IGNORECASE)
 _TEST = "test failed: "  # names a test, which means something in its own repository only
 
 
-def make_rehearsal(store: Store, sessions: HeaderFilter) -> Rehearsal:
+def make_rehearsal(store: Store, sessions: SessionFilter) -> Rehearsal:
     """Everything that sessions met although an earlier one had dealt with it, in order."""
     everything = store.facts.select((FAILS_WITH, FIXED_BY, DECIDED))
     chosen = {fact.fact_uid for fact in store.facts.select((FAILS_WITH, DECIDED), sessions)}

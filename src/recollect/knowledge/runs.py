@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recollect import schema
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.agents import get_adapter
 from recollect.distill import CALLS, SuiteRun, Trace, one_line, shell, shortened
 from recollect.kinds import HANDED_PLAN

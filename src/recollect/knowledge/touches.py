@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from recollect import schema
-from recollect.agentkit.edits import line_hash
+from recollect.agentkit.calls import line_hash
 from recollect.distill import shortened, words
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Finding, Material

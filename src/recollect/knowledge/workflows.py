@@ -1,23 +1,43 @@
 """Workflows: which order of steps sessions take, how often it works, and which commands fail here."""
 
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
-from itertools import groupby, islice, pairwise, takewhile
-
+from itertools import groupby
+from itertools import islice
+from itertools import pairwise
+from itertools import takewhile
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
-from recollect.kinds import KIND_FAMILY, SessionKey
+from recollect.distill import CALLS
+from recollect.distill import PAUSE_MS
+from recollect.distill import shell
+from recollect.distill import shortened
+from recollect.distill import words
+from recollect.kinds import KIND_FAMILY
+from recollect.kinds import SessionKey
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Material
-from recollect.knowledge.predicates import FOLLOWS, fact_uid
-from recollect.knowledge.records import Evidence, Fact, FailingCommand, Route, Workflow
+from recollect.knowledge.predicates import FOLLOWS
+from recollect.knowledge.predicates import fact_uid
+from recollect.knowledge.records import Evidence
+from recollect.knowledge.records import Fact
+from recollect.knowledge.records import FailingCommand
+from recollect.knowledge.records import Route
+from recollect.knowledge.records import Workflow
 from recollect.knowledge.runs import Run
-from recollect.knowledge.topics import relevance, topic_words
-from recollect.store import ExchangeRow, HeaderFilter, StatRow, Step, Store, StoredExchange
-from recollect.text import ELLIPSIS, plural
+from recollect.knowledge.topics import relevance
+from recollect.knowledge.topics import topic_words
+from recollect.store import ExchangeRow
+from recollect.store import SessionFilter
+from recollect.store import StatRow
+from recollect.store import Step
+from recollect.store import Store
+from recollect.text import ELLIPSIS
+from recollect.text import plural
+import re
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200
@@ -97,7 +117,7 @@ def _has_succeeded(turn: Turn, after: Turn | None, runs: Sequence[Run]) -> int |
     return None
 
 
-def find_workflows(exchanges: Sequence[StoredExchange], least_support: int = _LEAST_SUPPORT) -> list[Workflow]:
+def find_workflows(exchanges: Sequence[ExchangeRow], least_support: int = _LEAST_SUPPORT) -> list[Workflow]:
     """Sequences of steps that several sessions took and that hang together, those that say most first.
 
     Two steps that follow each other say little unless one of them failed. Of orders that mostly the same exchanges
@@ -133,7 +153,7 @@ def _looks(step: str) -> bool:
     return _LOOKING.search(step) is not None or shell.only_looks(step.replace("-", " ", 1))
 
 
-def follow_facts(exchanges: Sequence[StoredExchange]) -> list[Fact]:
+def follow_facts(exchanges: Sequence[ExchangeRow]) -> list[Fact]:
     """Which step follows which in workflows, as facts; each shows the latest session of the most frequent one."""
     pairs: dict[tuple[str, str], Workflow] = {}
     for flow in find_workflows(exchanges):
@@ -216,7 +236,7 @@ def _grown(
         yield (*pattern, step), {number: sorted(places) for number, places in by_sequence.items()}
 
 
-def _workflow(pattern: tuple[str, ...], chosen: Sequence[StoredExchange], lift: float) -> Workflow:
+def _workflow(pattern: tuple[str, ...], chosen: Sequence[ExchangeRow], lift: float) -> Workflow:
     judged = [one.has_succeeded for one in chosen if one.has_succeeded is not None]
     costs = sorted(one.tokens for one in chosen)
     return Workflow(
@@ -254,13 +274,13 @@ def failing_commands(uses: Sequence[StatRow]) -> list[FailingCommand]:
     return sorted(found, key=lambda one: (-one.rate * min(one.failures, 10), one.command))
 
 
-def find_routes(store: Store, goal: str, sessions: HeaderFilter) -> list[Route]:
+def find_routes(store: Store, goal: str, sessions: SessionFilter) -> list[Route]:
     """The exchanges that reached a goal like this one, with the commands and edits that led there; the best first.
 
     Those that tests or the user confirmed come before those in which only the agent says so.
     """
     asked = topic_words(goal)
-    scored = [(relevance(asked, one.goal), one) for one in store.exchange_steps.select(sessions)]
+    scored = [(relevance(asked, one.goal), one) for one in store.facts.exchanges(sessions)]
     likely = sorted(
         (pair for pair in scored if pair[0] >= _LEAST_RELEVANT and pair[1].has_succeeded != 0),
         key=lambda pair: (-pair[0], pair[1].has_succeeded is None, -(pair[1].since_ms or 0)),
@@ -269,7 +289,7 @@ def find_routes(store: Store, goal: str, sessions: HeaderFilter) -> list[Route]:
     return list(islice(filter(None, routes), _MOST_ROUTES))
 
 
-def _route(store: Store, one: StoredExchange) -> Route | None:
+def _route(store: Store, one: ExchangeRow) -> Route | None:
     """How an exchange reached its goal; None if it only looked around, or does not end with an answer."""
     key = SessionKey(one.agent, one.session_uid.partition(":")[2])
     events = [step for stored in store.steps.read([key]) for step in stored.steps if not step.is_abandoned]

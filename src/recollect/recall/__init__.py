@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
     from recollect.recall.filters import NO_FILTERS, Filters, last_name, repos_for
-    from recollect.recall.index import index_pending
     from recollect.recall.line_history import ChangeOrigin, LineOrigin, Uncommitted, find_uncommitted, line_origin
     from recollect.recall.lookup import Options, search
     from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished

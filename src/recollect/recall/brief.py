@@ -4,22 +4,33 @@ A hook reads the file, so that an agent's start does not wait for the store. Fre
 of what agents and tools wrote it has numbers and names only, because it is read before anything was asked.
 """
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import orjson
-
-from recollect.clock import now_ms, rfc3339
+from recollect.clock import now_ms
+from recollect.clock import rfc3339
 from recollect.home import PREPARED_NAME
-from recollect.kinds import HANDED_PLAN, SessionKey
-from recollect.recall.fence import TOOL, USER
+from recollect.kinds import HANDED_PLAN
+from recollect.kinds import SessionKey
+from recollect.recall.fence import TOOL
+from recollect.recall.fence import USER
 from recollect.recall.prepared import brief_path
 from recollect.sessions import has_subject
-from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store, replace_file
-from recollect.text import cut_short, plural
+from recollect.store import MAIN_GROUP
+from recollect.store import SessionFilter
+from recollect.store import SessionHeader
+from recollect.store import Span
+from recollect.store import Store
+from recollect.store import replace_file
+from recollect.text import cut_short
+from recollect.text import plural
+from typing import Any
+import json
+import orjson
 
 _SESSIONS = 3
 _REQUEST_CHARS = 400
@@ -42,15 +53,15 @@ def write_briefs(store: Store, changed: Collection[SessionKey], decided: Callabl
     is_new = not folder.exists()
     if not is_new and not changed:
         return
-    headers = store.session_headers.of(changed).values()
-    repos = set(store.session_headers.names("repo")) if is_new else {header.repo for header in headers if header.repo}
+    headers = store.sessions.of(changed).values()
+    repos = set(store.sessions.names("repo")) if is_new else {header.repo for header in headers if header.repo}
     renew_briefs(store, repos, decided)
 
 
 def renew_briefs(store: Store, repos: Collection[str], decided: Callable[[str], Sequence[str]]) -> None:
     """Prepare the briefs of these repositories."""
     folders = defaultdict(set)
-    for path, repo in store.session_headers.folders() if repos else ():
+    for path, repo in store.sessions.folders() if repos else ():
         folders[repo].add(path.rstrip("/"))
     folder = store.folder / PREPARED_NAME
     for made in (folder, folder / "briefs"):  # one by one: a mode is given to the last only
@@ -64,11 +75,11 @@ def renew_briefs(store: Store, repos: Collection[str], decided: Callable[[str], 
 
 def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str, Any]]:
     """The records of a repository's brief, the most important first; none if nothing was done there."""
-    criteria = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-    sessions = store.session_headers.recent(_SESSIONS, criteria)
+    criteria = SessionFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+    sessions = store.sessions.recent(_SESSIONS, criteria)
     if not sessions:
         return []
-    digests = [orjson.loads(store.session_headers.digest(session.key) or "{}") for session in sessions]
+    digests = [orjson.loads(store.digests.text(session.key) or "{}") for session in sessions]
     records = [_last(sessions[0], digests[0]), *_decisions(decided)]
     said = {_key(records[0]["text"])}
     for session, digest, after in zip(sessions[1:], digests[1:], digests, strict=False):
@@ -139,7 +150,7 @@ def _key(text: str) -> str:
     return "".join(filter(str.isalnum, text.lower()))[:_SAME_CHARS]
 
 
-def _warnings(store: Store, criteria: HeaderFilter) -> Iterator[dict[str, Any]]:
+def _warnings(store: Store, criteria: SessionFilter) -> Iterator[dict[str, Any]]:
     """Commands that mostly failed here in the last 30 days."""
     rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
     bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]

@@ -20,8 +20,8 @@ class Sessions:
         missing = set(streams) - self._headers.keys()
         if not missing:
             return
-        keys = self._store.event_headers.keys(missing)
-        headers = self._store.session_headers.of(keys.values())
+        keys = self._store.events.keys(missing)
+        headers = self._store.sessions.of(keys.values())
         for stream, key in keys.items():
             header = self._headers[stream] = headers.get(key) or nameless(kinds.session_uid(*key))
             if header.session_uid == header.root_session_uid:
@@ -30,7 +30,7 @@ class Sessions:
 
     def named(self, uids: Collection[str]) -> Mapping[str, SessionHeader]:
         """Sessions by their ids, those among them that are known."""
-        self._roots |= self._store.session_headers.named(set(uids) - self._roots.keys())
+        self._roots |= self._store.sessions.named(set(uids) - self._roots.keys())
         return self._roots
 
     def header(self, stream: int) -> SessionHeader:

@@ -12,7 +12,7 @@ class Coverage:
     """Chooses events for one search. `patterns` find its words in folded texts, the rarest first."""
 
     def __init__(self, store: Store, sessions: Sessions, terms: Terms, chosen: EventFilter) -> None:
-        self._index = store.fulltext_search
+        self._index = store.words
         self._sessions = sessions
         self._chosen = chosen
         words = sorted(terms.words, key=lambda word: word.total)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from recollect.agentkit.edits import FileChange, Hunk
+from recollect.agentkit.calls import FileChange, Hunk
 from recollect.clock import AsDatetime
 from recollect.errors import NotFound
 from recollect.kinds import EDIT

@@ -85,11 +85,11 @@ def find_discussions(
     matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
     if not is_error:  # of an error, sessions that have it as it was typed come first
         matches.sort(key=lambda one: -one[0].score)
-    events = store.event_headers.by_uid([match.event_uid for match, _ in matches])
+    events = store.events.by_uid([match.event_uid for match, _ in matches])
     exchanges: dict[tuple[str, str], list[tuple[Match, SessionHit]]] = {}
     for match, hit in matches:
         if event := events.get(match.event_uid):  # unless it was deleted meanwhile
-            request = event if event.kind == USER_MSG else store.event_headers.request_of(event)
+            request = event if event.kind == USER_MSG else store.events.request_of(event)
             exchanges.setdefault((match.session_uid, request.summary if request else ""), []).append((match, hit))
     passages = _Passages(store)
     near = [
@@ -114,7 +114,7 @@ def _discussion(
     passages: "_Passages", events: Mapping[str, EventHeader], exchange: Sequence[tuple[Match, SessionHit]]
 ) -> Discussion:
     best, hit = exchange[0]
-    event, headers = events[best.event_uid], passages.store.event_headers
+    event, headers = events[best.event_uid], passages.store.events
     by_user = next((match for match, _ in exchange if match.kind in _BY_USER), None)
     is_printed = best.kind in _PRINTED  # what was said next is about it, or nothing
     by_agent = None if is_printed else next((match for match, _ in exchange if match.kind in _BY_AGENT), None)

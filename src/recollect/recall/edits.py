@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.agents import get_adapter
 from recollect.errors import NotFound
 

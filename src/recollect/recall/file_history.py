@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.agentkit.edits import FileChange
+from recollect.agentkit.calls import FileChange
 from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.answers import identity
@@ -24,7 +24,17 @@ from recollect.recall.query import Query
 from recollect.recall.scope import Scope, scope_of
 from recollect.recall.snippets import Texts
 from recollect.sessions import has_subject
-from recollect.store import IS_ERROR, EventFilter, EventHeader, HeaderFilter, Scored, SessionHeader, Store, Term, Wanted
+from recollect.store import (
+    IS_ERROR,
+    EventFilter,
+    EventHeader,
+    Scored,
+    SessionFilter,
+    SessionHeader,
+    Store,
+    Term,
+    Wanted,
+)
 from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed
@@ -142,7 +152,7 @@ def _visit(header: SessionHeader, counts: Counter[str], last_ms: int | None) -> 
 def sessions_calling(store: Store, path: str) -> set[SessionKey]:
     """Sessions with a call that names the path, held or not."""
     mentions = _Mentions(store, path)
-    held = store.event_headers.keys(set(mentions.calling_streams())).values()
+    held = store.events.keys(set(mentions.calling_streams())).values()
     return {*held, *(item.header.key for item in mentions.digested() if item.edits or item.calls)}
 
 
@@ -157,7 +167,7 @@ class _Mentions:
     def __init__(self, store: Store, path: str, scope: Scope | None = None) -> None:
         self._store = store
         self._path = path
-        self._scope = scope or Scope(HeaderFilter(), EventFilter())
+        self._scope = scope or Scope(SessionFilter(), EventFilter())
         self._pattern = _pattern(path)
         self._name = _base_name(path).lower()
         self._texts = Texts(store)
@@ -208,14 +218,12 @@ class _Mentions:
 
     def digested(self) -> Iterator[_Digested]:
         """Sessions without raw detail whose digests name the path."""
-        expression = self._store.fulltext_search.expression(Wanted(((Term(_base_name(self._path)),),)))
+        expression = self._store.words.expression(Wanted(((Term(_base_name(self._path)),),)))
         is_askable = bool(expression) and not self._scope.events.choices  # a digest has no kinds of events
-        matches = (
-            self._store.session_headers.by_digest(expression, self._scope.timed, is_evicted=True) if is_askable else []
-        )
+        matches = self._store.digests.search(expression, self._scope.timed, is_evicted=True) if is_askable else []
         headers = [header for header, _ in matches]
         for header in headers:
-            digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
+            digest = orjson.loads(self._store.digests.text(header.key) or "{}")
             edited, commands = digest.get("files", ()), digest.get("commands", ())
             edits = sum(item["count"] for item in edited if is_below(absolute(item["name"], header.cwd), self._path))
             calls = sum(item["count"] for item in commands if self._pattern.search(item["name"]))
@@ -261,7 +269,7 @@ class _Call(NamedTuple):
 
 def _calls(store: Store, texts: Texts, calls: Sequence[EventHeader]) -> Iterator[_Call]:
     """A session's calls with what came of them."""
-    results = store.event_headers.results(calls)
+    results = store.events.results(calls)
     last = [result[-1] for result in results.values() if result]
     headers = sorted({*calls, *last}, key=lambda header: header.payload_start)
     payloads = dict(zip(headers, texts.payloads(headers), strict=True))
@@ -319,9 +327,9 @@ def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
 
 def _saying_request(store: Store, event: EventHeader) -> EventHeader | None:
     """The last request before an event that says what to do: `continue` and `1` point at an earlier one."""
-    request = first = store.event_headers.request_of(event)
+    request = first = store.events.request_of(event)
     while request is not None and len(request.summary) <= _BARE_CHARS and not has_subject(request.summary):
-        request = store.event_headers.request_of(request)
+        request = store.events.request_of(request)
     return request or first
 
 
@@ -376,7 +384,7 @@ def _events_with(
 ) -> list[Scored]:
     """Events that have a word or phrase of each of these; whether it is the same path is not known yet."""
     wanted = Wanted(tuple(tuple(map(Term, choice)) for choice in needs), columns=columns)
-    return store.fulltext_search.matching(wanted, chosen)
+    return store.words.matching(wanted, chosen)
 
 
 def _by_session(events: Sequence[Scored]) -> list[_SessionEvents]:
@@ -390,7 +398,7 @@ def _by_session(events: Sequence[Scored]) -> list[_SessionEvents]:
 
 def _headers(store: Store, events: _SessionEvents) -> list[EventHeader]:
     """A session's events in the order of their payloads."""
-    return sorted(store.event_headers.of(events.ids).values(), key=lambda header: header.payload_start)
+    return sorted(store.events.of(events.ids).values(), key=lambda header: header.payload_start)
 
 
 def _base_name(path: str) -> str:

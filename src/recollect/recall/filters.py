@@ -72,7 +72,7 @@ def names_for(store: Store, name: str, value: str) -> list[str]:
         return repos_for(store, value)
     if name not in ("agent", "branch", "model"):
         return [value]
-    known = store.session_headers.names(name)
+    known = store.sessions.names(name)
     folded = value.casefold()
     if not known or any(
         folded in other.casefold() if name == "model" else folded == other.casefold() for other in known
@@ -83,7 +83,7 @@ def names_for(store: Store, name: str, value: str) -> list[str]:
 
 def repos_for(store: Store, value: str) -> list[str]:
     """The repositories that match a name, part of one, or a folder."""
-    known = store.session_headers.names("repo")
+    known = store.sessions.names("repo")
     if not known:
         return [value]
     if ended := [repo for repo in known if f"/{repo}".casefold().endswith(f"/{value.strip('/')}".casefold())]:
@@ -120,8 +120,8 @@ def _repos_in(store: Store, folder: Path) -> set[str]:
     """The repositories of a folder: by its checkout's remote, and by the sessions that worked in the checkout."""
     root = sessions.find_checkout(folder) or folder
     remote = sessions.normal_remote(sessions.remote_of(folder))
-    by_remote = {repo for repo in store.session_headers.names("repo") if repo == remote}
-    return by_remote | {repo for path, repo in store.session_headers.folders() if Path(path).is_relative_to(root)}
+    by_remote = {repo for repo in store.sessions.names("repo") if repo == remote}
+    return by_remote | {repo for path, repo in store.sessions.folders() if Path(path).is_relative_to(root)}
 
 
 def _nearest(value: str, known: Sequence[str]) -> str:

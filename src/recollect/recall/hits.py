@@ -13,7 +13,7 @@ from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.coverage import Coverage
 from recollect.recall.query import Phrase, bare
 from recollect.recall.snippets import Pattern, Span, Texts, folded, is_exact, is_there, snippet, snippet_at
-from recollect.store import EventHeader, HeaderFilter, Scored, SessionHeader, Store
+from recollect.store import EventHeader, Scored, SessionFilter, SessionHeader, Store
 from recollect.text import begins_with
 
 _VERIFIED_AT_ONCE = 50
@@ -69,7 +69,7 @@ class Hits:
         stream = self._stream(candidate.header)
         if stream is None or candidate.header.evicted_ms is not None:
             return []
-        first, own = (self._store.event_headers.first_request(stream, is_own=is_own) for is_own in (False, True))
+        first, own = (self._store.events.request(stream, is_own=is_own) for is_own in (False, True))
         if first is None or own is None:
             return []
         self._sessions.load({stream})
@@ -78,7 +78,7 @@ class Hits:
 
     def _stream(self, header: SessionHeader) -> int | None:
         if header.key not in self._streams:
-            self._streams |= self._store.event_headers.streams([header.key])
+            self._streams |= self._store.events.streams([header.key])
         return self._streams.get(header.key)
 
     def verify(self, candidates: Sequence[Candidate], phrases: Sequence[Phrase]) -> bool:
@@ -106,8 +106,8 @@ class Hits:
         return bool(verified) or not exact
 
     def _read_ends(self, headers: Sequence[SessionHeader]) -> None:
-        self._streams |= self._store.event_headers.streams([header.key for header in headers])
-        self._ends = self._store.event_headers.ends(self._streams.values())
+        self._streams |= self._store.events.streams([header.key for header in headers])
+        self._ends = self._store.events.ends(self._streams.values())
 
     def _ends_of(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None]:
         """The first request of a session, and the last event that says how it ended."""
@@ -131,7 +131,7 @@ class Hits:
 
     def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]
-        before, after = self._store.event_headers.around(header, self._context)
+        before, after = self._store.events.around(header, self._context)
         text, lowered, span = self._texts[event.id], self._texts.folded(event.id), self._spans.get(event.id)
         words = (lowered[slice(*span)],) if span else _words(lowered, patterns)
         return Match(
@@ -151,7 +151,7 @@ class Hits:
 
     def _digest_matches(self, header: SessionHeader, patterns: Sequence[Pattern]) -> list[Match]:
         """What a digest quotes that matches; its last event with the title, if no quote does."""
-        digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
+        digest = orjson.loads(self._store.digests.text(header.key) or "{}")
         matching = [
             quote
             for quote in quotes(digest)
@@ -175,16 +175,16 @@ class Hits:
             for uid, text in dict.fromkeys(shown[: self._matches])
         ]
 
-    def recent(self, criteria: HeaderFilter, limit: int, offset: int = 0) -> list[SessionHit]:
+    def recent(self, criteria: SessionFilter, limit: int, offset: int = 0) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
-        headers = self._store.session_headers.recent(limit, criteria, offset)
+        headers = self._store.sessions.recent(limit, criteria, offset)
         self._read_ends(headers)
         return [self._recent_hit(header) for header in headers]
 
     def _recent_hit(self, header: SessionHeader) -> SessionHit:
         stream = self._streams.get(header.key)
         first, ending = self._ends_of(header)
-        last = self._store.event_headers.last_request(stream) if stream is not None else None
+        last = self._store.events.request(stream, is_last=True) if stream is not None else None
         request = None if last is None else _glimpse(last)
         if header.evicted_ms is not None:  # what is held, if anything, is how it went on
             begun, asked, answer = self._digested_ends(header)
@@ -201,7 +201,7 @@ class Hits:
 
     def _digested_ends(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None, Glimpse | None]:
         """The first request, the last one and the last answer, as a session's digest quotes them."""
-        digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
+        digest = orjson.loads(self._store.digests.text(header.key) or "{}")
         requests = digest.get("requests") or [None]
         first, last = (_quoted(request, kinds.USER_MSG) for request in (requests[0], requests[-1]))
         return first, last, _quoted(digest.get("final_answer"), kinds.ASSISTANT_MSG)
@@ -209,7 +209,7 @@ class Hits:
 
 def open_ends(store: Store, header: SessionHeader) -> list[str]:
     """What a session left to do by its digest, in a line each."""
-    left = orjson.loads(store.session_headers.digest(header.key) or "{}").get("open", {})
+    left = orjson.loads(store.digests.text(header.key) or "{}").get("open", {})
     ends = [(quote.get("note") or "no answer", quote) for quote in left.get("unanswered", ())]
     is_told = any(label == _INTERRUPTED for label, _ in ends)
     ends += [(label, quote) for name, label in _OPEN_LISTS for quote in left.get(name, ())]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
+from recollect.agentkit.calls import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
 from recollect.recall.answers import identity
 from recollect.recall.candidates import Sessions, nameless
@@ -166,7 +166,7 @@ def _kept_candidates(
     wanted, around = line_hash(blamed.text), [line_hash(line) for line in blamed.around]
     names, checked = [(path, None) for path in paths], set[str]()
     for path, until_ms in names:  # grows on the way
-        for fact in store.facts.edits_of(path.rpartition("/")[2]):
+        for fact in store.facts.select(file=path.rpartition("/")[2]):
             kept, name = fact.details["path"], path.removeprefix(f"{root}/")
             if kept != path and not kept.endswith(f"/{name}"):
                 continue

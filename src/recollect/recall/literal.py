@@ -74,7 +74,7 @@ class Scan:
         self, store: Store, literal: Literal, seconds: float, progress: Callable[[int, int], None], notes: list[str]
     ) -> None:
         self._store = store
-        self._index = store.fulltext_search
+        self._index = store.words
         self._literal = literal
         self._end = time.monotonic() + seconds
         self._progress = progress

@@ -62,7 +62,7 @@ def search(
 class _Search:
     def __init__(self, store: Store, options: Options, now: datetime, progress: Progress) -> None:
         self._store = store
-        self._index = store.fulltext_search
+        self._index = store.words
         self._options = options
         self._now = now
         self._progress = progress
@@ -76,7 +76,7 @@ class _Search:
         query = query._replace(filters=(*query.filters, *as_options(self._options.filters)))
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
-        if not self._index.months() and not self._store.session_headers.digest_count():
+        if not self._index.months() and not self._store.digests.count():
             who = "a sweep outside the group" if self._store.group else "`recollect sweep`"
             note = f"Nothing is indexed yet: {who} reads your agents' sessions"
             return SearchAnswer(query.text, 0.0, [], notes=[note], total=0)
@@ -91,7 +91,7 @@ class _Search:
         """The sessions that were active last, each with its last request."""
         hits = self._hits.recent(scope.timed, self._options.limit, self._options.offset)
         return SearchAnswer(
-            query.text, 0.0, hits, notes=self._notes, total=self._store.session_headers.recent_count(scope.timed)
+            query.text, 0.0, hits, notes=self._notes, total=self._store.sessions.recent_count(scope.timed)
         )
 
     def _answer(
@@ -180,13 +180,13 @@ class _Search:
 
     def _counted(self, need: tuple[Phrase, ...]) -> Word:
         wanted = Wanted(terms_of([need]))
-        digests = self._store.session_headers.digest_matches(self._index.expression(wanted))
+        digests = self._store.digests.count(self._index.expression(wanted))
         is_repo = _is_plain(need) and need[0].text.lower() in self._repo_names
         return Word(need, self._index.counts(wanted), digests, is_repo)
 
     @cached_property
     def _repo_names(self) -> set[str]:
-        return {repo.rstrip("/").rpartition("/")[2].lower() for repo in self._store.session_headers.names("repo")}
+        return {repo.rstrip("/").rpartition("/")[2].lower() for repo in self._store.sessions.names("repo")}
 
     def _corrected(self, need: tuple[Phrase, ...]) -> list[Word]:
         """The need with words that nothing has replaced by ones that differ by a letter."""
@@ -203,7 +203,7 @@ class _Search:
 
     def _frequencies(self, words: Collection[str]) -> Counter[str]:
         """How many events and digests have each of these words."""
-        counts = Counter(self._store.session_headers.word_counts(words))
+        counts = Counter(self._store.digests.word_counts(words))
         for month in self._index.frequencies(words).values():
             counts.update(month)
         return counts
@@ -238,7 +238,7 @@ class _Search:
         return word if word.total else None
 
     def _note_evicted(self, scope: Scope, what: str) -> None:
-        if count := self._store.session_headers.evicted_count(scope.timed):
+        if count := self._store.sessions.count(scope.timed._replace(roots_only=True, is_evicted=True)):
             sessions = "1 session is" if count == 1 else f"{count:,} sessions are"
             self._notes.append(f"{sessions} kept as digests only, which {what} cannot search")
 
@@ -250,9 +250,9 @@ class _Search:
             return []
         events: list[Scored] = []
         offset = 0
-        while keys := self._store.session_headers.latest(_SESSIONS_AT_ONCE, offset):
+        while keys := self._store.sessions.latest(_SESSIONS_AT_ONCE, offset):
             offset += len(keys)
-            streams = set(self._store.event_headers.streams(keys.keys()).values())
+            streams = set(self._store.events.streams(keys.keys()).values())
             batch = tuple(sorted(streams if chosen.streams is None else streams & set(chosen.streams)))
             events += self._index.latest(chosen._replace(streams=batch), self._options.matches)
             self._sessions.load({event.stream for event in events})

@@ -10,7 +10,7 @@ from recollect.recall.answers import identity
 from recollect.recall.filters import Filters
 from recollect.recall.hits import open_ends
 from recollect.recall.scope import sessions_of
-from recollect.store import HeaderFilter, SessionHeader, Store, Term, Wanted
+from recollect.store import SessionFilter, SessionHeader, Store, Term, Wanted
 
 _COMMON_SHARE = 0.2  # of all digests: a word in more says little,
 _FEW_DIGESTS = 5  # but not if these are all
@@ -75,7 +75,7 @@ class Unfinished:
 
 def timeline(store: Store, filters: Filters, limit: int | None = None, offset: int = 0) -> list[TimelineEntry]:
     """Sessions active in a time, in the order they began; if there are too many, the latest."""
-    headers = store.session_headers.recent(-1 if limit is None else limit, sessions_of(store, filters), offset)
+    headers = store.sessions.recent(-1 if limit is None else limit, sessions_of(store, filters), offset)
     return [
         TimelineEntry(
             **identity(header),
@@ -96,7 +96,7 @@ def unfinished(store: Store, filters: Filters, limit: int | None = None) -> list
             outcome=header.outcome,
             open_ends=ends,
         )
-        for header in store.session_headers.recent(-1, sessions_of(store, filters))
+        for header in store.sessions.recent(-1, sessions_of(store, filters))
         if (ends := open_ends(store, header))
     )
     return list(islice(found, limit))
@@ -104,7 +104,7 @@ def unfinished(store: Store, filters: Filters, limit: int | None = None) -> list
 
 def related(store: Store, session_uid: str, limit: int) -> list[Related]:
     """Lineage first (what it was forked from, its forks), then sessions that are about the same."""
-    kin = [(header, why) for header, why in store.session_headers.kin(session_uid) if header.session_uid != session_uid]
+    kin = [(header, why) for header, why in store.sessions.kin(session_uid) if header.session_uid != session_uid]
     found = [_related(header, 1.0, why) for header, why in kin]
     known = {header.session_uid for header, _ in kin} | {session_uid}
     return [*found, *(other for other in _alike(store, session_uid, limit) if other.session_uid not in known)][:limit]
@@ -123,19 +123,19 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     """Sessions whose digests have the words that tell of this one's, sub-agents by their roots; none far behind."""
     words = _telling_words(store, session_uid)
     wanted = Wanted((tuple(Term(word) for word in words),))
-    expression = store.fulltext_search.expression(wanted) if words else ""
-    own = store.session_headers.named({session_uid})[session_uid].root_session_uid
+    expression = store.words.expression(wanted) if words else ""
+    own = store.sessions.named({session_uid})[session_uid].root_session_uid
     best: dict[str, tuple[SessionHeader, float]] = {}
-    ranked = store.session_headers.by_digest(expression, HeaderFilter(), most=_RANKED) if expression else ()
+    ranked = store.digests.search(expression, SessionFilter(), most=_RANKED) if expression else ()
     for header, score in ranked:
         best.setdefault(header.root_session_uid, (header, score))
     others = [scored for root, scored in best.items() if root != own][:limit]
-    texts = store.session_headers.digest_words({header.session_uid for header, _ in others})
-    roots = store.session_headers.named({header.root_session_uid for header, _ in others})
+    texts = store.digests.words({header.session_uid for header, _ in others})
+    roots = store.sessions.named({header.root_session_uid for header, _ in others})
     found = []
     for header, score in others:
         if score >= others[0][1] * _NOT_FAR_BEHIND:
-            here = set(store.fulltext_search.tokens(texts.get(header.session_uid, "")))
+            here = set(store.words.tokens(texts.get(header.session_uid, "")))
             shared = [word for word in words if word in here][:_WORDS_TOLD]
             found.append(_related(roots.get(header.root_session_uid, header), score, f"shares {', '.join(shared)}"))
     return found
@@ -143,12 +143,12 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
 
 def _telling_words(store: Store, session_uid: str) -> list[str]:
     """Words of a session's digest, or of its requests, that stand there often and in few other digests."""
-    streams = store.event_headers.streams(store.session_headers.households({session_uid})).values()
-    texts = store.session_headers.digest_words({session_uid})
-    text = texts.get(session_uid) or "\n".join(store.event_headers.requests(streams))
-    tokens = store.fulltext_search.tokens(text)
+    streams = store.events.streams(store.sessions.households({session_uid})).values()
+    texts = store.digests.words({session_uid})
+    text = texts.get(session_uid) or "\n".join(store.events.requests(streams))
+    tokens = store.words.tokens(text)
     here = Counter(token for token in tokens if len(token) > _SHORT and not token.isdecimal())
-    counts, total = store.session_headers.word_counts(here), store.session_headers.digest_count()
+    counts, total = store.digests.word_counts(here), store.digests.count()
     most = max(_COMMON_SHARE * total, _FEW_DIGESTS)
     weights = {
         word: (1 + math.log(here[word])) * math.log(1 + total / count)

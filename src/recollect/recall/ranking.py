@@ -31,7 +31,7 @@ class Ranking:
 
     def __init__(self, store: Store, scope: Scope, sessions: Sessions, now_ms: int, matches: int) -> None:
         self._store = store
-        self._index = store.fulltext_search
+        self._index = store.words
         self._scope = scope
         self._sessions = sessions
         self._now_ms = now_ms
@@ -120,7 +120,7 @@ class Ranking:
     def _add_digests(self, candidates: dict[str, Candidate], wanted: Wanted) -> None:
         """Add what the best digest of each session and its sub-agents scores; they come best first."""
         expression = self._index.expression(wanted)
-        found = self._store.session_headers.by_digest(expression, self._scope.timed) if expression else []
+        found = self._store.digests.search(expression, self._scope.timed) if expression else []
         roots = self._sessions.named({header.root_session_uid for header, _ in found})
         for header, score in found:
             root = roots.get(header.root_session_uid, header)
@@ -147,9 +147,9 @@ class Ranking:
         self._sessions.load(streams)
         roots = {self._sessions.root(stream).session_uid for stream in streams}
         if with_digests:
-            roots |= self._store.session_headers.roots_by_digest(self._index.expression(wanted))
+            roots |= self._store.digests.roots(self._index.expression(wanted))
         if word.is_repo:
-            roots |= self._store.session_headers.roots_of_repo(word.text)
+            roots |= self._store.sessions.roots_of_repo(word.text)
         return roots
 
     def _complete(self, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> set[str]:

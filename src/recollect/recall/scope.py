@@ -8,7 +8,7 @@ from recollect.errors import RecollectError
 from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS, SessionKey
 from recollect.recall.filters import Filters, as_options, names_for
 from recollect.recall.query import Filter, Query, time_ms
-from recollect.store import Choice, EventFilter, HeaderFilter, Store
+from recollect.store import Choice, EventFilter, SessionFilter, Store
 
 OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", "channel", "user", "domain", "task")
 
@@ -16,22 +16,22 @@ OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", 
 class Scope(NamedTuple):
     """What the filters say about sessions, held or evicted, and about events."""
 
-    headers: HeaderFilter
+    headers: SessionFilter
     events: EventFilter
 
     @property
-    def timed(self) -> HeaderFilter:
+    def timed(self) -> SessionFilter:
         """The sessions, active in the time that the filters name."""
         return self.headers._replace(since_ms=self.events.since_ms, before_ms=self.events.before_ms)
 
 
-def sessions_of(store: Store, filters: Filters) -> HeaderFilter:
+def sessions_of(store: Store, filters: Filters) -> SessionFilter:
     """Which sessions a list without a query is narrowed to; of a kind of events, those that have one."""
     scope = _scope(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
     if not scope.events.choices:
         return scope.timed
-    streams = store.fulltext_search.streams_of(_with_streams(store, scope).events)
-    having = store.session_headers.trees(store.event_headers.keys(streams).values())
+    streams = store.words.streams_of(_with_streams(store, scope).events)
+    having = store.sessions.trees(store.events.keys(streams).values())
     return scope.timed._replace(uids=frozenset(having))
 
 
@@ -53,13 +53,13 @@ def _scope(store: Store, query: Query, now: datetime, exclude: Collection[str], 
 
 def _with_streams(store: Store, scope: Scope) -> Scope:
     headers = scope.headers
-    is_any = headers._replace(excluded_uids=frozenset()) == HeaderFilter()
-    left_out = [header.key for header in store.session_headers.named(headers.excluded_uids).values()]
-    streams = None if is_any else _streams(store, store.session_headers.matching(headers))
+    is_any = headers._replace(excluded_uids=frozenset()) == SessionFilter()
+    left_out = [header.key for header in store.sessions.named(headers.excluded_uids).values()]
+    streams = None if is_any else _streams(store, store.sessions.keys(headers))
     return Scope(headers, scope.events._replace(streams=streams, excluded_streams=_streams(store, left_out)))
 
 
-def _header_filter(query: Query) -> HeaderFilter:
+def _header_filter(query: Query) -> SessionFilter:
     """What the filters say about sessions' rows."""
     chosen, excluded = (
         [(name, tuple(values)) for name in OF_SESSIONS if (values := query.values(name, is_excluded=is_excluded))]
@@ -69,7 +69,7 @@ def _header_filter(query: Query) -> HeaderFilter:
         excluded.append(("outcome", (SUCCESS, FAIL)))
     if "open" in query.values("is", is_excluded=True):
         chosen.append(("outcome", (SUCCESS, FAIL)))
-    return HeaderFilter(tuple(chosen), tuple(excluded))
+    return SessionFilter(tuple(chosen), tuple(excluded))
 
 
 def _event_filter(query: Query, now: datetime) -> EventFilter:
@@ -103,7 +103,7 @@ def _choices(query: Query) -> Iterable[Choice]:
 
 
 def _streams(store: Store, keys: Collection[SessionKey]) -> tuple[int, ...]:
-    return tuple(sorted(store.event_headers.streams(keys).values())) if keys else ()
+    return tuple(sorted(store.events.streams(keys).values())) if keys else ()
 
 
 def _chosen_sessions(store: Store, query: Query, notes: list[str] | None, *, is_excluded: bool) -> list[set[str]]:
@@ -112,14 +112,14 @@ def _chosen_sessions(store: Store, query: Query, notes: list[str] | None, *, is_
     if names := query.values("session", is_excluded=is_excluded):
         found.append(_households(store, names, notes))
     if paths := query.values("file", is_excluded=is_excluded):
-        found.append(store.session_headers.trees(_touching(store, paths)))
+        found.append(store.sessions.trees(_touching(store, paths)))
     if tags := query.values("tag", is_excluded=is_excluded):
-        found.append(store.session_headers.trees(store.annotations.having("tag", tags)))
+        found.append(store.sessions.trees(store.annotations.having("tag", tags)))
     if "starred" in query.values("is", is_excluded=is_excluded):
-        found.append(store.session_headers.trees(store.annotations.having("star")))
+        found.append(store.sessions.trees(store.annotations.having("star")))
     if "edit" in query.values("has", is_excluded=is_excluded):
-        held = store.event_headers.keys(store.event_headers.with_edits()).values()
-        found.append(store.session_headers.trees({*held, *store.session_headers.evicted_with_edits()}))
+        held = store.events.keys(store.events.with_edits()).values()
+        found.append(store.sessions.trees({*held, *store.digests.evicted_with_edits()}))
     return found
 
 
@@ -127,12 +127,12 @@ def _households(store: Store, names: Collection[str], notes: list[str] | None) -
     """Sessions by id, beginning or end of one, or title, each with its sub-agents."""
     uids: set[str] = set()
     for name in names:
-        matches = store.sessions.matching(name)
+        matches = store.sessions.named_like(name)
         uids |= {match.session_uid for match in matches}
         if not matches and notes is not None:
             notes.append(f"No session with this id or title: {name}")
-    keys = store.session_headers.households(uids) if uids else []
-    return {header.session_uid for header in store.session_headers.of(keys).values()} if keys else set()
+    keys = store.sessions.households(uids) if uids else []
+    return {header.session_uid for header in store.sessions.of(keys).values()} if keys else set()
 
 
 def _touching(store: Store, paths: Collection[str]) -> set[SessionKey]:

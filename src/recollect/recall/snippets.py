@@ -148,23 +148,23 @@ class Texts:
         missing = set(events) - self._texts.keys()
         if not missing:
             return
-        headers = self._store.event_headers.of(missing)
+        headers = self._store.events.of(missing)
         self.headers |= headers
         by_stream: dict[int, list[EventHeader]] = {}
         for header in sorted(headers.values(), key=lambda header: header.payload_start):
             by_stream.setdefault(header.stream, []).append(header)
-        self._keys |= self._store.event_headers.keys(by_stream.keys() - self._keys.keys())
+        self._keys |= self._store.events.keys(by_stream.keys() - self._keys.keys())
         for stream, batch in by_stream.items():
             for header, payload in zip(batch, self._payloads(stream, batch), strict=True):
                 self._texts[header.id] = evidence(payload_text(header.kind, orjson.loads(payload))) or header.summary
 
     def _payloads(self, stream: int, headers: list[EventHeader]) -> list[bytes]:
         places = [(header.payload_start, header.payload_bytes) for header in headers]
-        return list(self._store.events.iter_payloads(*self._keys[stream], places))
+        return list(self._store.payloads.iter(self._keys[stream], places))
 
     def payloads(self, headers: list[EventHeader]) -> list[dict[str, object]]:
         """Whole payloads of one session's events, in the order given."""
         if not headers:
             return []
-        self._keys |= self._store.event_headers.keys({headers[0].stream} - self._keys.keys())
+        self._keys |= self._store.events.keys({headers[0].stream} - self._keys.keys())
         return [orjson.loads(raw) for raw in self._payloads(headers[0].stream, headers)]

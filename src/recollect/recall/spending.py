@@ -9,7 +9,7 @@ from zlib import crc32
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.home import SPENDING_NAME
-from recollect.store import ANY_SESSION, BLOCK_HOURS, HeaderFilter, Span, SpentRow, Store, replace_file
+from recollect.store import ANY_SESSION, BLOCK_HOURS, SessionFilter, Span, SpentRow, Store, replace_file
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -50,7 +50,7 @@ class Spending:
     blocks: list[Block]
 
 
-def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESSION) -> Spending:
+def make_spending(store: Store, now: datetime, sessions: SessionFilter = ANY_SESSION) -> Spending:
     """What was spent by these sessions as of `now`, an aware time in the user's zone."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)

@@ -221,7 +221,7 @@ class _Work:
         """An eviction with the digest read back; None if that fails, because then raw is all there is."""
         held = eviction.held
         try:
-            digest = self._store.digests.read_back(held.agent, held.native_id)
+            digest = self._store.digest_rows.read_back(held.agent, held.native_id)
         except StoreDamaged:
             digest = None
         loss = _LOSSES.get(eviction.reason)
@@ -232,7 +232,7 @@ class _Work:
 
     def _set_aside(self, held: Held) -> None:
         """Have an unreadable digest made anew; if that was tried before, keep the session."""
-        if held.session_uid not in self._remade and self._store.digests.set_outdated(held.agent, held.native_id):
+        if held.session_uid not in self._remade and self._store.digest_rows.set_outdated(held.agent, held.native_id):
             self._remade.add(held.session_uid)
             return
         self._kept.add(held.session_uid)

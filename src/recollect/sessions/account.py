@@ -75,7 +75,7 @@ def account_for(
             payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
             accounts = [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
             store.streams.set_marks([step for account in accounts for step in account.sum.changed])
-            store.sessions.put([(account.row, account.session.sources) for account in accounts])
+            store.session_rows.put([(account.row, account.session.sources) for account in accounts])
             store.kept.put(ACCOUNT, [one.kept for one in sums if one.kept is not None])
             guesses |= {account.session.key: account.task_guess for account in accounts if account.task_guess}
             then([account.session for account in accounts])
@@ -91,9 +91,9 @@ def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
     if not guesses:
         return
     guessed = Counter(map(project_of, guesses.values()))
-    projects = {project_of(ref) for ref in store.sessions.task_refs()}
+    projects = {project_of(ref) for ref in store.session_rows.task_refs()}
     projects |= {project for project, sessions in guessed.items() if sessions > 1}
-    store.sessions.set_task_refs({key: ref for key, ref in guesses.items() if project_of(ref) in projects})
+    store.session_rows.set_task_refs({key: ref for key, ref in guesses.items() if project_of(ref) in projects})
 
 
 def _before_first(relations: Relations, sums: Sequence["_Sum"]) -> dict[SessionKey, bytes]:
@@ -120,9 +120,8 @@ def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionK
     their sub-agents that are named otherwise now."""
     above = {relative for key in dirty for relative in relations.above(key)}
     below = {relative for key in dirty for relative in relations.all_spawned(key)} - set(dirty)
-    for key, row in (store.sessions.stored(below) if below else {}).items():
-        if relations.is_named_as(key, row):
-            below.discard(key)
+    if below:
+        below -= {row.session for row in store.session_rows.places(below) if relations.is_named_as(row.session, row)}
     related = (above | below) - set(dirty)
     if related:
         store.streams.set_dirty(related, True)

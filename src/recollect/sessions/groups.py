@@ -43,12 +43,14 @@ def assign_groups(store: Store) -> int:
     Sub-agents and forks belong where the session they come from does.
     """
     groups = store.groups.all()
-    if not groups and not store.sessions.has_groups():
+    if not groups and not store.session_rows.has_groups():
         return 0
-    members = store.sessions.members()
+    members = store.session_rows.places()
     by_home = _by_home(store, groups)
     own = {
-        member.session_uid: member.group if member.is_live else by_home.get(member.key) or _by_path(groups, member.cwd)
+        member.session_uid: by_home.get(member.session) or _by_path(groups, member.cwd)
+        if member.key is None
+        else member.group
         for member in members
     }
     above = {}
@@ -59,7 +61,7 @@ def assign_groups(store: Store) -> int:
     for member in members:
         group = own[_origin(member.session_uid, above)]
         if group != member.group:
-            changes.append((group, member.key))
+            changes.append((group, member.session))
     if changes:
         store.groups.set_groups(changes)
     return len(changes)
@@ -81,7 +83,7 @@ def _by_home(store: Store, groups: list[GroupRow]) -> dict[SessionKey, str]:
         (path_key(home.resolve()), group.name) for group in groups for home in homes_of(store.folder, group).values()
     ]
     homes.sort(key=lambda home: len(home[0]))  # of homes within homes the inner one counts
-    return {key: name for home, name in homes for key in store.sessions.below(home)}
+    return {key: name for home, name in homes for key in store.session_rows.below(home)}
 
 
 def _by_path(groups: list[GroupRow], cwd: str | None) -> str:

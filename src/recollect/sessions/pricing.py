@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from recollect.kinds import SessionKey
 from recollect.sessions.relations import Relations
-from recollect.store import RunningTotal, Store, StoredSession
+from recollect.store import CostTotalRow, Store, StoredSession
 
 # (input tokens above which it holds, USD per million tokens), ascending: crossing a tier prices all tokens by it.
 Rate = tuple[tuple[int, float], ...]
@@ -281,7 +281,7 @@ class _Ledger(NamedTuple):
         return missing if missing > _ROUNDING else 0.0
 
 
-def _ledgers(totals: Iterable[RunningTotal]) -> list[_Ledger]:
+def _ledgers(totals: Iterable[CostTotalRow]) -> list[_Ledger]:
     """The running totals of a session, from its totals with the least first."""
     ledgers: dict[str, _Ledger] = {}
     for name, usd, ts_ms in totals:
@@ -291,7 +291,7 @@ def _ledgers(totals: Iterable[RunningTotal]) -> list[_Ledger]:
     return list(ledgers.values())
 
 
-def _highest(totals: Iterable[RunningTotal]) -> dict[str, float]:
+def _highest(totals: Iterable[CostTotalRow]) -> dict[str, float]:
     """The highest total of each ledger."""
     highest: dict[str, float] = {}
     for total in totals:

@@ -9,13 +9,22 @@ decides last.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from functools import cache
-from typing import TypeVar
-
-from recollect.kinds import SessionKey, session_uid
+from recollect.kinds import SessionKey
+from recollect.kinds import session_uid
 from recollect.schema import name_half
-from recollect.store import HALF_BYTES, Ancestry, Candidate, SharedResponse, Store, StoredRow
+from recollect.store import Ancestry
+from recollect.store import Candidate
+from recollect.store import HALF_BYTES
+from recollect.store import Place
+from recollect.store import SharedResponse
+from recollect.store import Store
+from typing import TypeVar
 
 _T = TypeVar("_T")
 
@@ -63,7 +72,7 @@ class Relations:
     def _read(self, store: Store, keys: set[SessionKey]) -> set[SessionKey]:
         """Take down what is known of these; return whom it names."""
         self._origins |= store.streams.origins(keys)
-        links = store.streams.copy_links(keys)
+        links = store.lineage.copy_links(keys)
         for key, owner in links:
             if key != owner:
                 self._copied_from[key].add(owner)
@@ -109,7 +118,7 @@ class Relations:
             return set()
         return (all_reached([key], lambda above: self._spawned.get(above, ())) - {key}) & self._held
 
-    def is_named_as(self, key: SessionKey, row: StoredRow) -> bool:
+    def is_named_as(self, key: SessionKey, row: Place) -> bool:
         """Whether a row has the names that follow from the relations."""
         parent = self.origin(key).parent
         parent_uid = self.uid(SessionKey(key.agent, parent)) if parent else None
@@ -246,7 +255,7 @@ class _Renamed:
 
 def _groups(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
     """Events with one key that also hold the same: short ids of weak providers may coincide."""
-    groups: dict[tuple[int, str, str], list[Candidate]] = defaultdict(list)
+    groups: dict[tuple[int | None, str, str], list[Candidate]] = defaultdict(list)
     for event in candidates:
         groups[event.copy_key, event.base_kind, event.content].append(event)
     return groups.values()

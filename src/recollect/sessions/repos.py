@@ -124,7 +124,7 @@ def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:
 
 def name_repos(store: Store, domains: Mapping[str, str]) -> None:
     """Update the repositories of sessions for which another session's remote became known, or is gone."""
-    known = store.sessions.checkouts()
+    known = store.session_rows.places()
     in_git = {place.cwd for place in known if place.git_branch}
     checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known}, in_git)
     name = cache(checkouts.repo)  # many sessions work at one place
@@ -136,7 +136,7 @@ def name_repos(store: Store, domains: Mapping[str, str]) -> None:
         domain = domain_of(repo, domains)
         if (repo, domain) != (place.repo, place.domain):
             changes.append((repo, domain, place.agent, place.native_session_id))
-    store.sessions.set_repos(changes)
+    store.session_rows.set_repos(changes)
 
 
 _LONGEST_BYTES = 1024 * 1024

@@ -1,15 +1,16 @@
 """The rows of sessions that changed: which events are copies, what they add up to, which repository they worked in."""
 
-from collections.abc import Callable, Mapping, Sequence
-
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
 from recollect.sessions.groups import assign_groups
 from recollect.sessions.relations import mark_copies
 from recollect.sessions.repos import name_repos
-from recollect.store import Store, StoredSession
+from recollect.store import Store
+from recollect.store import StoredSession
 from recollect.text import Progress
-
 
 def settle_sessions(
     store: Store,
@@ -26,7 +27,7 @@ def settle_sessions(
     Returns how many events were dropped because they only stood in for others that are held by now.
     """
     if has_new_rules := store.rules.text() != rules.text(domains):
-        store.streams.set_all_dirty()
+        store.streams.set_dirty()
     if not store.streams.dirty():
         return 0
     dropped = store.drop_stand_ins()
@@ -34,7 +35,7 @@ def settle_sessions(
     accounted = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
     emptied = store.streams.emptied(accounted.empty)
     if is_all_read:
-        store.sessions.drop(emptied)
+        store.session_rows.drop(emptied)
     if has_moved := has_new_rules or store.rules.has_moved():
         name_repos(store, domains)
     if has_moved or store.groups.all():  # a session's file may have been read in a group's home for the first time

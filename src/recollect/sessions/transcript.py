@@ -10,6 +10,7 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.kinds import SessionKey
 from recollect.schema import KIND_FAMILY, KINDS, Event, Session
 from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventHeader, SessionFilter, Store
 
@@ -67,14 +68,14 @@ def read_events(
 ) -> list[Event]:
     """A session's events in reading order, or only the last of them, a span, or a kind with its more specific ones."""
     kinds = _family(kind) if kind else None
-    name = session.native_session_id
-    rows = store.events.rows(session.agent, name, _EVENT_COLUMNS, last=last, span=span, kinds=kinds)
+    key = SessionKey(session.agent, session.native_session_id)
+    rows = store.events.rows(key, _EVENT_COLUMNS, last=last, span=span, kinds=kinds)
     return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
 
 
 def read_calls(store: Store, session: Session, kind: str) -> list[Event]:
     """A session's calls of one kind and their results, in reading order."""
-    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS, calls=kind)
+    rows = store.events.rows(SessionKey(session.agent, session.native_session_id), _EVENT_COLUMNS, calls=kind)
     return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
 
 
@@ -119,7 +120,7 @@ def _event(session: Session, row: dict[str, Any]) -> Event:
 def iter_payloads(store: Store, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
     """The full content of each event, in the order given."""
     places = [event.payload_ref or (0, 0) for event in events]
-    for raw in store.events.iter_payloads(session.agent, session.native_session_id, places):
+    for raw in store.payloads.iter(SessionKey(session.agent, session.native_session_id), places):
         yield orjson.loads(raw) if raw else {}
 
 
@@ -197,7 +198,7 @@ def _comes_before(child: Session, event: Event) -> bool:
 def read_window(store: Store, session: Session, at: str, count: int) -> list[TranscriptItem]:
     """The events around one of a session or its sub-agents; `at` is a seq, or either end of an event_uid."""
     asked = find_event(store, session.session_uid, at)
-    owner = store.sessions.find(SessionFilter(uid=asked.session_uid))[0]
+    owner = store.sessions.find(SessionFilter(uids=frozenset({asked.session_uid})))[0]
     lane = [event for event in read_events(store, owner) if event.lane == asked.lane]
     here = next(number for number, event in enumerate(lane) if event.event_uid == asked.event_uid)
     shown = lane[max(0, here - count) : here + count + 1]
@@ -215,8 +216,8 @@ class EventPlace:
 
 def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
     """An event of a session by its seq, or of it or its sub-agents by the beginning or end of its event_uid."""
-    header = store.session_headers.named({session_uid})[session_uid]
-    streams = store.event_headers.streams(store.session_headers.households({session_uid}))
+    header = store.sessions.named({session_uid})[session_uid]
+    streams = store.events.streams(store.sessions.households({session_uid}))
     events = _events_at(store, streams.values(), streams.get(header.key), at)
     if len(events) > 1:
         raise Ambiguous(f"{len(events)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
@@ -228,11 +229,11 @@ def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
         )
     (event,) = events
     keys = {stream: key for key, stream in streams.items()}
-    owner = store.session_headers.of([keys[event.stream]])[keys[event.stream]]
+    owner = store.sessions.of([keys[event.stream]])[keys[event.stream]]
     return EventPlace(owner.session_uid, event.event_uid.hex(), event.lane)
 
 
 def _events_at(store: Store, streams: Collection[int], main: int | None, at: str) -> list[EventHeader]:
     is_number = at.isascii() and at.isdecimal() and len(at) <= _MOST_OF_A_SEQ
-    numbered = store.event_headers.numbered(main, int(at)) if is_number and main is not None else []
-    return numbered or (store.event_headers.named(streams, at) if len(at) >= _LEAST_OF_A_UID else [])
+    numbered = store.events.numbered(main, int(at)) if is_number and main is not None else []
+    return numbered or (store.events.named(streams, at) if len(at) >= _LEAST_OF_A_UID else [])

@@ -9,17 +9,19 @@ from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import recollect.store as door  # its own names below load on first use
 from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
 from recollect.lazy import lazy_names
-from recollect.store.search import FulltextSearch
+from recollect.store.search import Words
 from recollect.store.sqlite import ballast, high_water
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.files import is_full, unwritable
 from recollect.store.tables import migrations
-from recollect.store.tables.events import EventHeaders, Events
-from recollect.store.tables.session_headers import SessionHeaders
+from recollect.store.tables.digests import Digests
+from recollect.store.tables.events import Events, Payloads
+from recollect.store.tables.sessions import Sessions
 from recollect.store.tables.table import CACHE, MEMORY
 
 # The records and functions that cross the door load on first use: a search needs hardly any of them.
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
     from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
+    from recollect.store.ports import StoreReads
     from recollect.store.process_state import (
         SweepState,
         WatchState,
@@ -71,9 +74,9 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
-    from recollect.store.tables.annotations import Annotation, AnnotationTable, ViewTable
+    from recollect.store.tables.annotations import Annotation, AnnotationTable
     from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
-    from recollect.store.tables.digests import DigestRow, Digests, Pending
+    from recollect.store.tables.digest_rows import DigestRow, DigestRows, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
     from recollect.store.tables.events import (
         HIDES_LEARNED,
@@ -98,19 +101,18 @@ if TYPE_CHECKING:
         PreparedEviction,
         RetentionEvent,
     )
-    from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
     from recollect.store.tables.facts import (
         AMENDMENT,
         NOTE,
         PINNED,
         PROMOTED,
+        ExchangeRow,
         FactRow,
         FactTable,
         Note,
         StoredFact,
-        Verdicts,
     )
-    from recollect.store.tables.fulltext import Entry, Fulltext, PendingEvent, PendingStream
+    from recollect.store.tables.fulltext import Fulltext
     from recollect.store.tables.groups import (
         LAST_CHANGE,
         MAIN_GROUP,
@@ -121,19 +123,17 @@ if TYPE_CHECKING:
         Pointer,
     )
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
-    from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
-    from recollect.store.tables.named_values import NamedValues, by_root
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
-    from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, SessionHeader
-    from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
+    from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
+    from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
-    from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
-    from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
+    from recollect.store.tables.steps import Response, Step, Steps, StoredSession
+    from recollect.store.tables.streams import HALF_BYTES, Ancestry, NamedValues, Streams, by_root
     from recollect.store.tables.texts import Redaction, Texts, UnreadLine
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
@@ -153,15 +153,18 @@ MEMORY_NAME = MEMORY
 DATABASES = (MEMORY_NAME, CACHE_NAME)
 
 
-def _part(name: str, *needs: str, in_groups: bool = False) -> Any:
-    """A part of the store that is loaded when it is first asked for; a group's store has only some of them."""
+_T = TypeVar("_T")
 
-    def make(store: "Store") -> Any:
+
+def _part(make: "Callable[[Store], _T]", *, in_groups: bool = False) -> "cached_property[_T]":
+    """A part of the store that is made when it is first asked for; a group's store has only some of them."""
+
+    def checked(store: "Store") -> _T:
         if not in_groups:
             store.refuse_in_group()
-        return _load(name)(*(getattr(store, need) for need in needs))
+        return make(store)
 
-    return cached_property(make)
+    return cached_property(checked)
 
 
 class Store:
@@ -181,48 +184,50 @@ class Store:
 
             scope = Scope(folder, group)
             self._cache, self._memory = scope.cache, scope.memory
-        self.events = Events(self._cache, folder)
-        self.event_headers = EventHeaders(self._cache)
-        self.fulltext_search = FulltextSearch(self._cache)
-        self.session_headers = SessionHeaders(self._memory)
+        # What a search reads. All else loads when it is first asked for, so that a search starts at once.
+        self.sessions = Sessions(self._memory)
+        self.digests = Digests(self._memory)
+        self.events = Events(self._cache)
+        self.payloads = Payloads(self._cache, folder)
+        self.words = Words(self._cache)
         if not read_only and self._memory.is_new:
             self.restore_records()
 
-    # A search needs none of these and should start at once.
-    intake: "Intake" = _part("Intake", "_cache", "folder")
-    fulltext: "Fulltext" = _part("Fulltext", "_cache")
-    known_files: "KnownFiles" = _part("KnownFiles", "_cache")
-    sources: "Sources" = _part("Sources", "_cache")
-    streams: "Streams" = _part("Streams", "_cache", in_groups=True)
-    lineage: "Lineage" = _part("Lineage", "_cache", in_groups=True)
-    steps: "Steps" = _part("Steps", "_cache", "events", in_groups=True)
-    sessions: "Sessions" = _part("Sessions", "_memory", in_groups=True)
-    rules: "Rules" = _part("Rules", "_memory")
-    digests: "Digests" = _part("Digests", "_memory", in_groups=True)
-    activity: "Activity" = _part("Activity", "_memory", in_groups=True)
-    named_values: "NamedValues" = _part("NamedValues", "_cache")
-    kept: "KeptStates" = _part("KeptStates", "_cache")
-    tombstones: "TombstoneTable" = _part("TombstoneTable", "_memory", "ledger")
-    exclusions: "Exclusions" = _part("Exclusions", "_cache", "_memory")
-    evictions: "EvictionTable" = _part("EvictionTable", "_cache", "_memory", "ledger")
-    exchange_steps: "ExchangeSteps" = _part("ExchangeSteps", "_memory", in_groups=True)
-    facts: "FactTable" = _part("FactTable", "_memory", in_groups=True)
-    verdicts: "Verdicts" = _part("Verdicts", "_memory", "_writer", in_groups=True)
-    archives: "ArchiveTable" = _part("ArchiveTable", "_memory", "_writer", in_groups=True)
-    annotations: "AnnotationTable" = _part("AnnotationTable", "_memory", "_writer", in_groups=True)
-    views: "ViewTable" = _part("ViewTable", "_memory", "_writer", in_groups=True)
-    copies: "Copies" = _part("Copies", "_memory", "ledger")
-    erasure: "Erasure" = _part("Erasure", "_cache", "_memory", "folder")
-    texts: "Texts" = _part("Texts", "_cache", "_memory")
-    redaction: "Redaction" = _part("Redaction", "_cache", "_memory")
-    lasting: "Lasting" = _part("Lasting", "_memory")
-    rewrites: "Rewrites" = _part("Rewrites", "_cache", "_memory", "folder")
-    raw: "RawCache" = _part("RawCache", "_cache", "folder")
-    sizes: "Sizes" = _part("Sizes", "_cache", "_memory", "folder")
-    live_pack: "LivePack" = _part("LivePack", "_cache", "folder")
-    live: "LiveSessions" = _part("LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack", "tombstones")
-    check: "Check" = _part("Check", "_cache", "_memory", "folder")
-    groups: "GroupTable" = _part("GroupTable", "_memory", "_writer", "group", in_groups=True)
+    # Reading and writing what users say and sessions teach
+    facts = _part(lambda s: door.FactTable(s._memory, s._writer), in_groups=True)
+    activity = _part(lambda s: door.Activity(s._memory), in_groups=True)
+    annotations = _part(lambda s: door.AnnotationTable(s._memory, s._writer), in_groups=True)
+    archives = _part(lambda s: door.ArchiveTable(s._memory, s._writer), in_groups=True)
+    groups = _part(lambda s: door.GroupTable(s._memory, s._writer, s.group), in_groups=True)
+    # Whole sessions
+    streams = _part(lambda s: door.Streams(s._cache), in_groups=True)
+    steps = _part(lambda s: door.Steps(s._cache, s.payloads), in_groups=True)
+    lineage = _part(lambda s: door.Lineage(s._cache), in_groups=True)
+    session_rows = _part(lambda s: door.SessionRows(s._memory), in_groups=True)
+    digest_rows = _part(lambda s: door.DigestRows(s._memory), in_groups=True)
+    kept = _part(lambda s: door.KeptStates(s._cache))
+    # From sources to rows
+    sources = _part(lambda s: door.Sources(s._cache))
+    intake = _part(lambda s: door.Intake(s._cache, s.folder))
+    fulltext = _part(lambda s: door.Fulltext(s._cache))
+    named_values = _part(lambda s: door.NamedValues(s._cache))
+    # What must go, and what may
+    rules = _part(lambda s: door.Rules(s._memory))
+    exclusions = _part(lambda s: door.Exclusions(s._cache, s._memory))
+    tombstones = _part(lambda s: door.TombstoneTable(s._memory, s.ledger))
+    evictions = _part(lambda s: door.EvictionTable(s._cache, s._memory, s.ledger))
+    copies = _part(lambda s: door.Copies(s._memory, s.ledger))
+    erasure = _part(lambda s: door.Erasure(s._cache, s._memory, s.folder))
+    texts = _part(lambda s: door.Texts(s._cache, s._memory))
+    redaction = _part(lambda s: door.Redaction(s._cache, s._memory))
+    rewrites = _part(lambda s: door.Rewrites(s._cache, s._memory, s.folder))
+    live_pack = _part(lambda s: door.LivePack(s._cache, s.folder))
+    live = _part(lambda s: door.LiveSessions(s._cache, s._memory, s.intake, s.fulltext, s.live_pack, s.tombstones))
+    # Care
+    lasting = _part(lambda s: door.Lasting(s._memory))
+    raw = _part(lambda s: door.RawCache(s._cache, s.folder))
+    sizes = _part(lambda s: door.Sizes(s._cache, s._memory, s.folder))
+    check = _part(lambda s: door.Check(s._cache, s._memory, s.folder))
 
     @property
     def folder(self) -> Path:
@@ -276,10 +281,10 @@ class Store:
 
         Digests come first: one that covers these too would count as better than any that is made without them.
         """
-        stand_ins = self.streams.stand_ins()
+        stand_ins = self.lineage.stand_ins()
         if stand_ins:
-            self.digests.cover_less(Counter(stand_ins.values()))
-            self.streams.drop_events(stand_ins)
+            self.digest_rows.cover_less(Counter(stand_ins.values()))
+            self.lineage.drop(stand_ins)
         return len(stand_ins)
 
     def recover_appended(self) -> None:
@@ -298,7 +303,7 @@ class Store:
         """Rows of memory.db that the ledger should have too, and does not."""
         from recollect.store.tables.records import missing_records  # only a damaged store needs them
 
-        tables = (self.tombstones, self.copies, self.evictions, self.groups, self.verdicts)
+        tables = (self.tombstones, self.copies, self.evictions, self.groups, self.facts)
         return missing_records(self.ledger, tables)
 
     def keep_copy(self, *, is_due: bool = False) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from recollect.redact import NamedValue
 from recollect.store.payloads.packs import Frame, StoredFrame
+from recollect.store.tables.sources import SourceRow as SourceRow
 from recollect.text import Columns
 
 
@@ -89,25 +90,6 @@ class Fresh(NamedTuple):
     texts: Sequence[Columns | None]
     bytes: int
     seq: int
-
-
-class SourceRow(NamedTuple):
-    """What is remembered of a file: its signature, and the cursor up to which it was read."""
-
-    host: str
-    agent: str
-    path: str
-    kind: str
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-    reader: int
-    offset: int
-    line: int
-    head: str
-    tail: str
-    state: str
 
 
 class UsageRow(NamedTuple):

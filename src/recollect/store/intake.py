@@ -14,8 +14,7 @@ from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter, Stream
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import HIDES_LEARNED, IS_CLAMPED, IS_PROVISIONAL, IS_REBUILT
-from recollect.store.tables.named_values import note_named
-from recollect.store.tables.streams import FIGURES, LOST
+from recollect.store.tables.streams import FIGURES, LOST, note_named
 
 SaveSource = Callable[[apsw.Connection, Batch], int]
 Index = Callable[[apsw.Connection, Sequence[Fresh]], None]

@@ -18,7 +18,7 @@ from recollect.errors import NotInGroup
 from recollect.store.search import table_of, terms_of
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared, migrations
-from recollect.store.tables.sessions import SESSIONS
+from recollect.store.tables.session_rows import SESSIONS
 from recollect.store.tables.streams import STREAMS
 from recollect.store.tables.table import (
     BY_DIGEST,

@@ -85,7 +85,7 @@ class OutOfTime(Exception):
     """The question took longer than allowed."""
 
 
-class FulltextSearch:
+class Words:
     """Reads the index that `Fulltext` writes."""
 
     def __init__(self, database: Database) -> None:

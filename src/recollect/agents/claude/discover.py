@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recollect.agentkit.files import iter_files, open_beneath, unreadable_folders
-from recollect.agentkit.source import Source
+from recollect.agentkit.files import Source, iter_files, open_beneath, unreadable_folders
 from recollect.agentkit.values import as_id
 from recollect.errors import SourceUnreadable
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.agentkit.edits import FileChange, Hunk, edited, named_path
+from recollect.agentkit.calls import FileChange, Hunk, edited, named_path
 from recollect.agentkit.values import as_list, as_mapping
 
 _NOTEBOOK = "notebook_path"

@@ -11,10 +11,21 @@ from typing import Any
 import msgspec
 
 from recollect import kinds
-from recollect.agentkit.content import media_reference, summarise, text_in, texts_in
+from recollect.agentkit.calls import shell_kind
 from recollect.agentkit.protocol import EventRecord
-from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, positive_int, short_hash, storable
+from recollect.agentkit.values import (
+    as_id,
+    as_mapping,
+    as_text,
+    call_key,
+    media_reference,
+    positive_int,
+    short_hash,
+    storable,
+    summarise,
+    text_in,
+    texts_in,
+)
 from recollect.agents.claude import summaries as words
 from recollect.agents.claude.entries import Entry, Message, ResultFacts, message_of, parse_usage
 from recollect.agents.claude.transcript import Transcript

@@ -5,11 +5,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from recollect.agentkit.content import summarise, text_in, texts_in
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import NOTHING, Unreadable, read_log, read_rewritten
 from recollect.agentkit.protocol import CostTotal, Cursor, EventRecord, Record, SessionInfo, Source, Usage
-from recollect.agentkit.values import as_id, as_list, as_mapping, as_text, parse_time_ms, positive_int, short_hash
+from recollect.agentkit.values import (
+    as_id,
+    as_list,
+    as_mapping,
+    as_text,
+    parse_time_ms,
+    positive_int,
+    short_hash,
+    summarise,
+    text_in,
+    texts_in,
+)
 from recollect.agents.claude import discover, prompts, side_files
 from recollect.agents.claude.entries import (
     Attachment,

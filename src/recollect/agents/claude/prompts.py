@@ -7,9 +7,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.protocol import EventRecord
-from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, short_hash, storable
+from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, short_hash, storable, summarise, text_in
 from recollect.agents.claude import summaries as words
 from recollect.agents.claude.edits import restore_tabs
 from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, message_of, parse_whole, take_texts

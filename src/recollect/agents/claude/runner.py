@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from recollect.agentkit.runner import Ended, HomeSettings, Message, Said, Started, Step, Task
+from recollect.agentkit.runner import Ended, Heard, HomeSettings, Message, Said, Started, Task
 
 
 class Dialogue:
@@ -34,7 +34,7 @@ class Dialogue:
     def prompt(self, text: str) -> Message:
         return {"type": "user", "message": {"role": "user", "content": text}}
 
-    def receive(self, message: Message) -> Iterable[Step]:
+    def receive(self, message: Message) -> Iterable[Heard]:
         session = message.get("session_id")
         if message.get("subtype") == "init" and session != self._session:
             self._session = session

@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from recollect.agentkit.content import summarise
 from recollect.agentkit.log import NOTHING, Log, bad_document, parse_document
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Skipped, Source
-from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, remember, storable
+from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, remember, storable, summarise
 from recollect.agents.claude import summaries as words
 from recollect.agents.claude.discover import folder_session, todo_session
 from recollect.agents.claude.prompts import SLASH_COMMAND, USER_SHELL

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from recollect.agentkit.content import summarise
-from recollect.agentkit.shell import error_line
-from recollect.agentkit.values import as_list, as_mapping
+from recollect.agentkit.calls import error_line
+from recollect.agentkit.values import as_list, as_mapping, summarise
 from recollect.kinds import SUMMARY_CHARS
 
 _HEAD_CHARS = SUMMARY_CHARS + 100

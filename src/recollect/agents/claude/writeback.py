@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
+from recollect.agentkit.writeback import Action, Draft, Item, actions_of, losses_of
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
 from recollect.agents.claude.native.lines import dump
 from recollect.agents.claude.prompts import USER_SHELL
@@ -215,7 +215,7 @@ def _content(entries: Iterable[Entry]) -> bytes:
 
 def _messages(session: Session, items: Sequence[Item], introduction: str) -> Iterator[Entry]:
     yield {"type": "user", "message": {"role": "user", "content": introduction}, "isMeta": True}
-    for step in steps_of(items):
+    for step in actions_of(items):
         role = "assistant" if step.event.role == "assistant" else "user"
         of_step = _call_messages(step) if step.is_call else [{"role": role, "content": step.text}]
         for message in of_step:
@@ -225,7 +225,7 @@ def _messages(session: Session, items: Sequence[Item], introduction: str) -> Ite
     yield {"type": "custom-title", "customTitle": session.title or session.session_uid}
 
 
-def _call_messages(step: Step) -> list[dict[str, Any]]:
+def _call_messages(step: Action) -> list[dict[str, Any]]:
     name, arguments = _tool(step)
     call_id = f"toolu_{uuid.uuid4().hex[:24]}"  # the service accepts only ids of this form
     result = {"type": "tool_result", "tool_use_id": call_id, "content": _shortened(step.output)}
@@ -240,7 +240,7 @@ def _shortened(output: str) -> str:
     return f"{output[:_OUTPUT_CHARS]}\n[… {len(output) - _OUTPUT_CHARS:,} more characters]"
 
 
-def _tool(step: Step) -> tuple[str, dict[str, Any]]:
+def _tool(step: Action) -> tuple[str, dict[str, Any]]:
     given = step.payload.get("input")
     arguments = given if isinstance(given, dict) else {"input": given}
     command = next((arguments[key] for key in ("command", "cmd") if key in arguments), None)

@@ -15,11 +15,19 @@ from typing import Any
 import msgspec
 import orjson
 
-from recollect.agentkit.content import summarise, texts_in
-from recollect.agentkit.edits import patched_paths
+from recollect.agentkit.calls import patched_paths, shell_kind
 from recollect.agentkit.protocol import SessionInfo
-from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, remember, short_hash, storable
+from recollect.agentkit.values import (
+    as_list,
+    as_mapping,
+    as_text,
+    call_key,
+    remember,
+    short_hash,
+    storable,
+    summarise,
+    texts_in,
+)
 from recollect.agents.codex import text
 from recollect.agents.codex.rollout import (
     CUT,

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from recollect.agentkit.files import iter_files, unreadable_folders
-from recollect.agentkit.source import Source
+from recollect.agentkit.files import Source, iter_files, unreadable_folders
 
 AGENT = "codex"
 ROLLOUT, PACKED, DOCUMENT, TITLES, HISTORY = "rollout", "packed rollout", "document", "titles", "history"

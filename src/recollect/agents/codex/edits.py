@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.agentkit.edits import FileChange, Hunk, created, deleted, edited, find_patches, parse_patch
+from recollect.agentkit.calls import FileChange, Hunk, created, deleted, edited, find_patches, parse_patch
 from recollect.agentkit.values import as_mapping
 
 _HEADER = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$", re.MULTILINE)

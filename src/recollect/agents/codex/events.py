@@ -14,9 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from recollect.agentkit.content import summarise
 from recollect.agentkit.log import Unreadable
-from recollect.agentkit.values import storable
+from recollect.agentkit.values import storable, summarise
 from recollect.agents.codex import calls, items, messages, sessions
 from recollect.agents.codex.rollout import Rollout
 from recollect.kinds import OTHER

@@ -5,9 +5,18 @@ from typing import Any
 
 import msgspec
 
-from recollect.agentkit.content import media_reference, summarise, text_in, texts_in
-from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, storable
+from recollect.agentkit.calls import shell_kind
+from recollect.agentkit.values import (
+    as_list,
+    as_mapping,
+    as_text,
+    call_key,
+    media_reference,
+    storable,
+    summarise,
+    text_in,
+    texts_in,
+)
 from recollect.agents.codex import text
 from recollect.agents.codex.calls import add_command_result, add_item_result, name_spawn, remember_call
 from recollect.agents.codex.messages import MessageItem, Reasoning, add_answer, add_prompt, add_reasoning

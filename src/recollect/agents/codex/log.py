@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from recollect.agentkit.content import summarise
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import (
     MALFORMED,
@@ -19,7 +18,7 @@ from recollect.agentkit.log import (
     read_rewritten,
 )
 from recollect.agentkit.protocol import BadLine, Cursor, EventRecord, Record, SessionInfo, Source
-from recollect.agentkit.values import as_list, as_mapping, remember
+from recollect.agentkit.values import as_list, as_mapping, remember, summarise
 from recollect.agents.codex import discover
 from recollect.agents.codex.events import ROUTES, find_route, parse_head
 from recollect.agents.codex.rollout import Rollout, State

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from recollect import kinds
-from recollect.agentkit.content import summarise, text_in, texts_in
-from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_list, as_mapping, positive_int, short_hash
+from recollect.agentkit.calls import shell_kind
+from recollect.agentkit.values import as_list, as_mapping, positive_int, short_hash, summarise, text_in, texts_in
 from recollect.agents.codex import text
 from recollect.agents.codex.rollout import KEPT_ECHOES, KEPT_PROMPTS, Rollout, native, payload_of
 from recollect.agents.codex.sessions import add_cwd, add_instructions

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from recollect.agentkit.runner import Calls, Ended, HomeSettings, Message, Said, Started, Step, Task, error_of
+from recollect.agentkit.runner import Calls, Ended, Heard, HomeSettings, Message, Said, Started, Task, error_of
 
 
 class Dialogue:
@@ -32,7 +32,7 @@ class Dialogue:
         asked = {"threadId": self._thread, "input": [{"type": "text", "text": text}]}
         return self._calls.make("turn/start", asked)
 
-    def receive(self, message: Message) -> Iterable[Step]:
+    def receive(self, message: Message) -> Iterable[Heard]:
         answered, params = self._calls.answered(message), message.get("params") or {}
         if answered and (error := error_of(message)):
             yield Ended(error)

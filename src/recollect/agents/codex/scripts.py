@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from recollect.agentkit.edits import patched_paths
+from recollect.agentkit.calls import patched_paths
 from recollect.agentkit.values import remember, short_hash
 from recollect.agents.codex.rollout import State, is_own_id, state_key
 from recollect.agents.codex.text import parse_outcome, shell_command

@@ -8,9 +8,8 @@ from typing import Any
 
 import orjson
 
-from recollect.agentkit.content import media_reference, summarise
-from recollect.agentkit.shell import error_line
-from recollect.agentkit.values import as_list, as_mapping
+from recollect.agentkit.calls import error_line
+from recollect.agentkit.values import as_list, as_mapping, media_reference, summarise
 
 HEAD_CHARS = 400
 Instructions = dict[str, str]  # name and sha256 of an instruction file

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
+from recollect.agentkit.writeback import Action, Draft, Item, actions_of, losses_of
 from recollect.errors import NotFound, Unsupported
 from recollect.kinds import AUTOMATION
 from recollect.schema import Session
@@ -32,7 +32,7 @@ def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
 def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
     """A rollout with the prompts, the answers and each call with its result."""
     lines = [_line(session, items[0][0].ts, "session_meta", _meta(session))]
-    steps = steps_of(items)
+    steps = actions_of(items)
     for step in steps:
         if not step.event.metadata.get("within_call"):  # else a script stands for it
             lines += [_line(session, step.event.ts, "response_item", item) for item in _response_items(step)]
@@ -60,7 +60,7 @@ def _meta(session: Session) -> dict[str, Any]:
     }
 
 
-def _response_items(step: Step) -> Iterator[dict[str, Any]]:
+def _response_items(step: Action) -> Iterator[dict[str, Any]]:
     if not step.is_call:
         role = "assistant" if step.event.role == "assistant" else "user"
         kind = "output_text" if role == "assistant" else "input_text"

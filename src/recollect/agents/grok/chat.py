@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 
 from recollect import kinds
-from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.lines import KEPT_BAD_BYTES, salvage
 from recollect.agentkit.log import Log
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, Source
-from recollect.agentkit.values import as_list, as_mapping, as_text, call_key
+from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, summarise, text_in
 from recollect.agents.grok.discover import session_name
 from recollect.agents.grok.events import EMPTY
 from recollect.agents.grok.records import Content, grok_id, loads, media_of

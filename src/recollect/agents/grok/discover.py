@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from recollect.agentkit.files import iter_files, unreadable_folders
+from recollect.agentkit.files import Source, iter_files, unreadable_folders
 from recollect.agentkit.lines import fingerprint
-from recollect.agentkit.source import Source
 from recollect.agentkit.values import as_id
 
 AGENT = "grok"

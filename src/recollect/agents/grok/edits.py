@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.agentkit.edits import FileChange, Hunk, edited, find_patches, named_path, parse_patch, replaced
+from recollect.agentkit.calls import FileChange, Hunk, edited, find_patches, named_path, parse_patch, replaced
 from recollect.agentkit.values import as_list, as_mapping, as_text
 
 _TEXTS = ("old_string", "new_string", "context_before", "line_prefix", "context_after")

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.protocol import EventRecord, Usage
-from recollect.agentkit.values import as_mapping, as_text, positive_int, remember
+from recollect.agentkit.values import as_mapping, as_text, positive_int, remember, summarise, text_in
 from recollect.agents.grok.records import Content, Tokens, Update, UpdateRecord, grok_id, media_of, moment_ms
 from recollect.kinds import ASSISTANT_MSG, THINKING, USER_MSG
 

@@ -11,10 +11,9 @@ import msgspec
 import orjson
 from msgspec import Raw, Struct, field
 
-from recollect.agentkit.content import media_reference
 from recollect.agentkit.lines import salvage
 from recollect.agentkit.log import Unreadable
-from recollect.agentkit.values import as_id, as_mapping
+from recollect.agentkit.values import as_id, as_mapping, media_reference
 from recollect.agents.grok.discover import ID_CHARS
 
 NOTHING = Raw()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.runner import Calls, Ended, HomeSettings, Message, Reply, Said, Started, Step, Task, error_of
+from recollect.agentkit.runner import Calls, Ended, Heard, HomeSettings, Message, Reply, Said, Started, Task, error_of
 
 
 class Dialogue:
@@ -37,7 +37,7 @@ class Dialogue:
         asked = {"sessionId": self._session, "prompt": [{"type": "text", "text": text}]}
         return self._calls.make("session/prompt", asked)
 
-    def receive(self, message: Message) -> Iterable[Step]:
+    def receive(self, message: Message) -> Iterable[Heard]:
         answered, update = self._calls.answered(message), (message.get("params") or {}).get("update") or {}
         if answered and (error := error_of(message)):
             yield Ended(error)

@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from recollect.agentkit.content import summarise
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import NOTHING, Log, Unreadable, bad_document, parse_document
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Source
-from recollect.agentkit.values import as_list, as_mapping, parse_time_ms
+from recollect.agentkit.values import as_list, as_mapping, parse_time_ms, summarise
 from recollect.agents.grok.discover import session_name
 from recollect.agents.grok.events import NUMBERS, provider_of
 from recollect.agents.grok.records import grok_id

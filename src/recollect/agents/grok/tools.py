@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from recollect.agentkit.content import summarise, text_in
+from recollect.agentkit.calls import error_line, shell_kind
 from recollect.agentkit.files import open_beneath
-from recollect.agentkit.shell import error_line, shell_kind
-from recollect.agentkit.values import as_list, as_mapping
+from recollect.agentkit.values import as_list, as_mapping, summarise, text_in
 from recollect.agents.grok.discover import ID_CHARS
 from recollect.agents.grok.records import Block, Content, Output, Update, loads, media_of
 from recollect.errors import SourceUnreadable

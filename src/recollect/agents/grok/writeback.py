@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from recollect.agentkit.writeback import Draft, Item, Step, losses_of, steps_of
+from recollect.agentkit.writeback import Action, Draft, Item, actions_of, losses_of
 from recollect.clock import as_datetime
 from recollect.errors import NotFound, Unsupported
 from recollect.schema import Session
@@ -36,7 +36,7 @@ def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
 
 def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
     """The log with the prompts, the answers and each call with its result; the index entry unless Grok kept it."""
-    steps = steps_of(items)
+    steps = actions_of(items)
     updates = b"".join(_line(session, *update) for step in steps for update in _updates(session, step))
     index = path.with_name("summary.json")
     files = ((path.with_name("updates.jsonl"), updates), (index, _summary(session, len(steps))))
@@ -44,7 +44,7 @@ def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
     return Draft(session.native_session_id, files[:1] if index.exists() else files, (*_LOST, *losses))
 
 
-def _updates(session: Session, step: Step) -> Iterator[tuple[Item, dict[str, Any]]]:
+def _updates(session: Session, step: Action) -> Iterator[tuple[Item, dict[str, Any]]]:
     said = (step.event, step.payload)
     if not step.is_call:
         kind = "agent_message_chunk" if step.event.role == "assistant" else "user_message_chunk"

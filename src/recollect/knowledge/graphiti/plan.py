@@ -13,7 +13,7 @@ from recollect.knowledge.records import Fact
 from recollect.knowledge.timeline import fact_of, fact_of_note, timeline
 from recollect.knowledge.workflows import follow_facts
 from recollect.schema import Session
-from recollect.store import HeaderFilter, Store
+from recollect.store import SessionFilter, Store
 
 # What was said, what was done in a line each, and what failed; reasoning would cost as much again and tell little more.
 RULES = ExchangeRules(keep_reasoning=False, max_result_chars=0, max_error_chars=200)
@@ -132,15 +132,15 @@ def facts_by_group(store: Store) -> dict[str, list[Fact]]:
     groups: dict[str, list[Fact]] = defaultdict(list)
     for stored in store.facts.select():
         groups[stored.group].append(fact_of(stored))
-    for note, verdict in store.verdicts.notes():
+    for note, verdict in store.facts.notes():
         if verdict != "rejected":
             groups[note.group_name].append(fact_of_note(note, verdict))
     return {group: merged([*timeline(facts), *_follows(store, group)]) for group, facts in groups.items()}
 
 
 def _follows(store: Store, group: str) -> list[Fact]:
-    of_group = HeaderFilter(chosen=(("group", (group,)),))
-    return follow_facts(store.exchange_steps.select(of_group, _LATEST))
+    of_group = SessionFilter(chosen=(("group", (group,)),))
+    return follow_facts(store.facts.exchanges(of_group, _LATEST))
 
 
 def merged(facts: Iterable[Fact]) -> list[Fact]:

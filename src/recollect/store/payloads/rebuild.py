@@ -5,6 +5,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+from recollect.kinds import SessionKey
 from recollect.schema import SessionSource
 from recollect.store import CACHE_NAME, Store
 from recollect.store.batch import Batch, SourceRow, StreamBatch
@@ -58,7 +59,7 @@ def _index_packs(store: Store, advance: Callable[[int, int], None]) -> int:
 
     @cache
     def files_of(agent: str, native_id: str) -> Sequence[SessionSource]:
-        session = store.sessions.find_named(agent, native_id)
+        session = store.sessions.find_named(SessionKey(agent, native_id))
         return session.sources if session else ()
 
     for number, path in enumerate(pack_paths, start=1):

@@ -13,7 +13,7 @@ import orjson
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
+from recollect.store.tables.sessions import ANY_SESSION, OF_DIGESTS, SessionFilter, session_conditions
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 
 ACTIVITY = Table(
@@ -91,16 +91,16 @@ class StatRow(NamedTuple):
     """A line of the statistics; what a breakdown does not know is None."""
 
     name: str | None
-    sessions: int
-    sub_agents: int
-    turns: int | None
-    active_ms: int | None
-    input_tokens: int | None
-    output_tokens: int | None
-    cache_read_tokens: int | None
-    cache_write_tokens: int | None
-    usd: float | None
-    usd_is_estimate: int
+    sessions: int = 0
+    sub_agents: int = 0
+    turns: int | None = None
+    active_ms: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    usd: float | None = None
+    usd_is_estimate: int = 0
     uses: int | None = None
     failures: int | None = None
     refusals: int | None = None
@@ -124,7 +124,7 @@ class SpentRow(NamedTuple):
 class Span:
     """Which part of the activity: of which sessions, of which time, in milliseconds, and of which root (its uid)."""
 
-    sessions: HeaderFilter = ANY_SESSION
+    sessions: SessionFilter = ANY_SESSION
     since_ms: int | None = None
     before_ms: int | None = None
     root: str | None = None
@@ -139,10 +139,7 @@ _PARTS = {
     "model": "nullif(a.model, '')",
     "block": "strftime('%Y-%m-%d %H:%M', b.hour * 3600, 'unixepoch', 'localtime') || ' ' || b.agent",
 }
-_SUMS = ", ".join(
-    f"sum(a.{name}) AS {name}"
-    for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
-)
+_SUMMED = ("active_ms", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
 _UNPRICED = f"max(a.usd IS NULL AND {' + '.join(f'a.{name}' for name in column.TOKENS)} > 0)"
 # An hour's work, split over the models that answered in it by how much they wrote.
 _HOURS = (
@@ -174,10 +171,9 @@ class Activity:
 
     def stats(self, by: str, span: Span) -> list[StatRow]:
         """Sums by period, block, session, repo, model, agent, tool or command; times are in the user's own zone."""
-        rows = self._uses(_USES[by], span) if by in _USES else self._activity(by, span)
-        return [StatRow(*row) for row in rows]
+        return self._uses(_USES[by], span) if by in _USES else self._activity(by, span)
 
-    def _activity(self, by: str, span: Span) -> list[tuple[Any, ...]]:
+    def _activity(self, by: str, span: Span) -> list[StatRow]:
         where, bindings = _where(span)
         turns, work = f"sum(iif({_IS_NOBODYS}, 0, a.turns))", "a.active_ms"
         begin, join = ("", "")
@@ -187,23 +183,28 @@ class Activity:
             bindings = bindings * 2
         if by == "block":
             (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks()).decode(), *bindings]
-        order = "1" if by in _PERIODS or by == "block" else "10 DESC, 1"
+        columns = {
+            "name": _OF_SESSION.get(by, "a.part"),
+            "sessions": f"count(iif({_IS_NOBODYS}, NULL, 1))",
+            "sub_agents": f"count(iif({_IS_SUB_AGENT}, 1, NULL))",
+            "turns": turns,
+            **{name: f"sum(a.{name})" for name in _SUMMED},
+            "usd_is_estimate": "max(iif(a.unpriced, s.usd_is_estimate, a.usd IS NOT NULL AND s.usd_is_estimate))",
+            "sub_agents_usd": f"sum(iif({_IS_SUB_AGENT}, a.usd, NULL))",
+            "title": _TITLE if by == "session" else "NULL",
+        }
         # Summed up by session first: what is said of a session is then looked up once, not for each of its minutes. The
         # rows are kept in the order of sessions, so that nothing is sorted unless there are parts.
-        groups = "1, 2" if by in _PARTS else "1"
-        return self._database.rows(
-            f"{begin}SELECT {_OF_SESSION.get(by, 'a.part')}, count(iif({_IS_NOBODYS}, NULL, 1)),"
-            f" count(iif({_IS_SUB_AGENT}, 1, NULL)), {turns}, sum(a.active_ms), sum(a.input_tokens),"
-            " sum(a.output_tokens), sum(a.cache_read_tokens), sum(a.cache_write_tokens), sum(a.usd),"
-            " max(iif(a.unpriced, s.usd_is_estimate, a.usd IS NOT NULL AND s.usd_is_estimate)),"
-            " NULL, NULL, NULL, NULL, NULL, NULL,"
-            f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
-            f" FROM (SELECT a.digest, {_PARTS.get(by, 'NULL')} AS part, sum(a.turns) AS turns,"
-            f" sum({work}) AS active_ms, {_SUMS}, {_UNPRICED} AS unpriced"
-            f" FROM activity a{join}{where} GROUP BY {groups}) a"
-            f" {_JOIN.format(table='a')} GROUP BY 1 ORDER BY {order}",
+        sums = ", ".join(f"sum({work if name == 'active_ms' else f'a.{name}'}) AS {name}" for name in _SUMMED)
+        rows = self._database.rows(
+            f"{begin}SELECT {_listed(columns)}"
+            f" FROM (SELECT a.digest, {_PARTS.get(by, 'NULL')} AS part, sum(a.turns) AS turns, {sums},"
+            f" {_UNPRICED} AS unpriced FROM activity a{join}{where} GROUP BY {'1, 2' if by in _PARTS else '1'}) a"
+            f" {_JOIN.format(table='a')} GROUP BY 1"
+            f" ORDER BY {'1' if by in _PERIODS or by == 'block' else 'sum(a.usd) DESC, 1'}",
             bindings,
         )
+        return [StatRow(**dict(zip(columns, row, strict=True))) for row in rows]
 
     def blocks(self) -> list[tuple[str, int]]:
         """(agent, first hour) of each block of hours: the limits of an agent count whatever it works on."""
@@ -238,7 +239,7 @@ class Activity:
         )
         return [model for (model,) in rows]
 
-    def first_minute(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
+    def first_minute(self, sessions: SessionFilter = ANY_SESSION) -> int | None:
         """The first minute of any activity of these sessions."""
         where, bindings = _where(Span(sessions))
         rows = self._database.rows(
@@ -256,18 +257,21 @@ class Activity:
         )
         return dict(rows)
 
-    def _uses(self, table: str, span: Span) -> list[tuple[Any, ...]]:
+    def _uses(self, table: str, span: Span) -> list[StatRow]:
         where, bindings = _where(span)
-        nothing = ", ".join(["NULL"] * 7)
         last = "printf('%012d%-32s', a.minute + 1, coalesce(a.event, '')) || s.session_uid || char(10) || a.sample"
+        columns = {
+            "name": "a.name",
+            "sessions": f"count(DISTINCT iif({_IS_NOBODYS}, NULL, d.id))",
+            "sub_agents": f"count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL))",
+            **{name: f"sum(a.{name})" for name in ("uses", "failures", "refusals")},
+        }
         rows = self._database.rows(
-            f"SELECT a.name, count(DISTINCT iif({_IS_NOBODYS}, NULL, d.id)),"
-            f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {nothing}, 0,"
-            f" sum(a.uses), sum(a.failures), sum(a.refusals), max(iif(a.sample = '', '', {last}))"
-            f" FROM {table} a {_JOIN.format(table='a')}{where} GROUP BY 1 ORDER BY 13 DESC, 12 DESC, 1",
+            f"SELECT {_listed(columns)}, max(iif(a.sample = '', '', {last}))"
+            f" FROM {table} a {_JOIN.format(table='a')}{where} GROUP BY 1 ORDER BY 5 DESC, 4 DESC, 1",
             bindings,
         )
-        return [(*row, *_last_failure(last)) for *row, last in rows]
+        return [StatRow(**dict(zip(columns, row, strict=True)), **_last_failure(last)) for *row, last in rows]
 
     def blurred(self, by: str, span: Span) -> int:
         """Of how many sessions it is not known which side of a limit a part of these figures is on."""
@@ -299,20 +303,12 @@ _JOIN = (
     "JOIN digests d ON d.id = {table}.digest"
     " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
 )
-# The sessions' own columns are meant by `chosen`: `digests` has some of the same names.
-_DIGESTS = (
-    "SELECT d.id FROM (SELECT agent, native_session_id FROM sessions WHERE {chosen}) s JOIN digests d"
-    " ON d.agent = s.agent AND d.native_session_id = s.native_session_id"
-)
 
 
 def _where(span: Span) -> tuple[str, list[Any]]:
-    of_sessions, bindings = header_conditions(span.sessions)
-    chosen = [of_sessions] if bindings else []
-    if span.root is not None:
-        chosen.append("root_session_uid = ?")
-        bindings.append(span.root)
-    tests = [f"a.digest IN ({_DIGESTS.format(chosen=' AND '.join(chosen))})"] if chosen else ["1"]
+    criteria = span.sessions if span.root is None else span.sessions._replace(root=span.root)
+    of_sessions, bindings = session_conditions(criteria)
+    tests = [f"a.{OF_DIGESTS.format(of_sessions)}" if bindings else "1"]
     if span.since_ms is not None:
         minute = span.since_ms // _MINUTE_MS
         tests.append("a.minute > ? AND a.minute + a.span > ?")
@@ -323,10 +319,18 @@ def _where(span: Span) -> tuple[str, list[Any]]:
     return f" WHERE {' AND '.join(tests)}", bindings
 
 
-def _last_failure(packed: str) -> tuple[str | None, str | None, str | None]:
-    """(what it said, its session, its event) of the latest of several failures."""
+def _listed(columns: dict[str, str]) -> str:
+    return ", ".join(f"{expression} AS {name}" for name, expression in columns.items())
+
+
+def _last_failure(packed: str) -> dict[str, Any]:
+    """What the latest of several failures said, in which session and event."""
     session_uid, _, sample = packed[44:].partition("\n")
-    return sample or None, session_uid or None, packed[12:44].strip() or None
+    return {
+        "sample": sample or None,
+        "sample_session_uid": session_uid or None,
+        "sample_event_uid": packed[12:44].strip() or None,
+    }
 
 
 def put_activity(

@@ -37,6 +37,23 @@ ANNOTATIONS = Table(
 )
 
 
+VIEWS = Table(
+    "views",
+    MEMORY,
+    (*column.plain("group_name"), *column.texts("name", "query"), *column.numbers("made_ms")),
+    key=("group_name", "name"),
+    group_column="group_name",
+)
+
+
+class View(NamedTuple):
+    """A list of sessions by its name."""
+
+    name: str
+    query: str
+    made_ms: int
+
+
 class Annotation(NamedTuple):
     """One thing a user said about a session; a star says nothing more."""
 
@@ -48,7 +65,7 @@ class Annotation(NamedTuple):
 
 
 class AnnotationTable:
-    """The annotations of a store; in a group's only those of its own sessions."""
+    """The annotations and saved lists of a store; in a group's only its own."""
 
     def __init__(self, database: Database, writer: Callable[[], tuple[Database, Ledger]]) -> None:
         self._database = database
@@ -100,6 +117,20 @@ class AnnotationTable:
             (kind, json_list(texts)),
         )
 
+    def views(self, group: str) -> list[View]:
+        """The lists of a group, the oldest first."""
+        return self._database.read(
+            View, "SELECT name, query, made_ms FROM views WHERE group_name = ? ORDER BY made_ms, name", (group,)
+        )
+
+    def put_view(self, group: str, name: str, query: str) -> None:
+        """Keep a list, in place of one of the same name."""
+        self._writer()[0].write("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (group, name, query, now_ms()))
+
+    def drop_view(self, group: str, name: str) -> None:
+        """Remove a list, if there is one of this name."""
+        self._writer()[0].write("DELETE FROM views WHERE group_name = ? AND name = ?", (group, name))
+
 
 def _drop(connection: apsw.Connection, key: SessionKey, kind: str, text: str | None = None) -> None:
     connection.execute(
@@ -125,42 +156,3 @@ def name_sessions(connection: apsw.Connection, keys: Sequence[SessionKey]) -> No
         " AND sessions.agent = ? AND sessions.native_session_id = ?",
         keys,
     )
-
-
-VIEWS = Table(
-    "views",
-    MEMORY,
-    (*column.plain("group_name"), *column.texts("name", "query"), *column.numbers("made_ms")),
-    key=("group_name", "name"),
-    group_column="group_name",
-)
-
-
-class View(NamedTuple):
-    """A list of sessions by its name."""
-
-    name: str
-    query: str
-    made_ms: int
-
-
-class ViewTable:
-    """The saved lists of a store."""
-
-    def __init__(self, database: Database, writer: Callable[[], tuple[Database, Ledger]]) -> None:
-        self._database = database
-        self._writer = writer
-
-    def all(self, group: str) -> list[View]:
-        """The lists of a group, the oldest first."""
-        return self._database.read(
-            View, "SELECT name, query, made_ms FROM views WHERE group_name = ? ORDER BY made_ms, name", (group,)
-        )
-
-    def put(self, group: str, name: str, query: str) -> None:
-        """Keep a list, in place of one of the same name."""
-        self._writer()[0].write("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (group, name, query, now_ms()))
-
-    def drop(self, group: str, name: str) -> None:
-        """Remove a list, if there is one of this name."""
-        self._writer()[0].write("DELETE FROM views WHERE group_name = ? AND name = ?", (group, name))

@@ -135,74 +135,7 @@ def in_pieces(events: Iterable[_T], bytes_of: Callable[[_T], int]) -> Iterator[l
 
 
 _ORDER = "lane, position, event_uid"
-_OF_SESSION = "stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
-
-
-class Events:
-    """The events of a store and the payloads behind them."""
-
-    def __init__(self, database: Database, folder: Path) -> None:
-        self._database = database
-        self._folder = folder
-
-    def rows(
-        self,
-        agent: str,
-        native_id: str,
-        columns: Sequence[str],
-        *,
-        last: int | None = None,
-        calls: str | None = None,
-        span: range | None = None,
-        kinds: Collection[str] | None = None,
-    ) -> list[tuple[Any, ...]]:
-        """A session's events in reading order, with the columns asked for.
-
-        With `last`, only so many from the end; with `calls`, only calls of this kind and their results; with `span`,
-        only those at these places; with `kinds`, only of these.
-        """
-        stream = _OF_SESSION
-        if kinds is not None:
-            of_kinds = "kind IN (SELECT value FROM json_each(?3))"
-            return self._database.rows(
-                f"SELECT {', '.join(columns)} FROM events WHERE {stream} AND {of_kinds} ORDER BY {_ORDER}",
-                (agent, native_id, json_list(kinds)),
-            )
-        if span is not None:
-            return self._database.rows(
-                f"SELECT {', '.join(columns)} FROM events WHERE {stream} ORDER BY {_ORDER} LIMIT ?3 OFFSET ?4",
-                (agent, native_id, len(span), span.start),
-            )
-        of_calls = f"(kind = ?4 OR call_id IN (SELECT call_id FROM events WHERE {stream} AND kind = ?4))"
-        rows = self._database.rows(
-            f"SELECT {', '.join(columns)} FROM events WHERE {stream}{f' AND {of_calls}' if calls else ''}"
-            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?3",
-            (agent, native_id, -1 if last is None else last, *([calls] if calls else ())),
-        )
-        return rows[::-1]
-
-    def place(self, agent: str, native_id: str, name: str) -> int | None:
-        """Where the event with this end of a uid, or this seq, is in reading order; of a result, where its call is."""
-        columns = f"SELECT {_ORDER}, call_id, role FROM events WHERE {_OF_SESSION}"
-        named = "(CAST(seq AS TEXT) = ?3 OR substr(lower(hex(event_uid)), -length(?3)) = ?3)"
-        rows = self._database.rows(f"{columns} AND {named} ORDER BY {_ORDER} LIMIT 1", (agent, native_id, name))
-        if rows and rows[0][3] is not None and rows[0][4] != "assistant":
-            rows = self._database.rows(
-                f"{columns} AND call_id = ?3 ORDER BY {_ORDER} LIMIT 1", (agent, native_id, rows[0][3])
-            )
-        before = f"SELECT count(*) FROM events WHERE {_OF_SESSION} AND ({_ORDER}) < (?3, ?4, ?5)"
-        return self._database.rows(before, (agent, native_id, *rows[0][:3]))[0][0] if rows else None
-
-    def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
-        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
-            if reader.is_held:
-                yield from (reader.read(start, length) for start, length in places)
-
-    def iter_content(self, agent: str, native_id: str) -> Iterator[bytes]:
-        """Yield all that is stored in a session's frames, whether or not an event still has it."""
-        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
-            yield from (bytes(reader.content(row).payloads) for row in reader)
+_OF_SESSION = BY_STREAM.of_session
 
 
 class EventHeader(NamedTuple):
@@ -222,16 +155,80 @@ class EventHeader(NamedTuple):
     payload_start: int
     payload_bytes: int
 
+    @property
+    def is_error(self) -> bool:
+        return bool(self.flags & IS_ERROR)
+
 
 _COLUMNS = ", ".join(EventHeader._fields)
 _ENDINGS = (USER_MSG, ASSISTANT_MSG, COMPLETION, ERROR, HUMAN_INTERVENTION)
 
 
-class EventHeaders:
-    """Events of cache.db, a few at a time."""
+class Payloads:
+    """What the events of a store hold, out of the packs."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self._database = database
+        self._folder = folder
+
+    def iter(self, key: SessionKey, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
+        with closing(StreamReader(self._database, self._folder, *key)) as reader:
+            if reader.is_held:
+                yield from (reader.read(start, length) for start, length in places)
+
+    def iter_content(self, key: SessionKey) -> Iterator[bytes]:
+        """Yield all that is stored in a session's frames, whether or not an event still has it."""
+        with closing(StreamReader(self._database, self._folder, *key)) as reader:
+            yield from (bytes(reader.content(row).payloads) for row in reader)
+
+
+class Events:
+    """The events of a store without their payloads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def rows(
+        self,
+        key: SessionKey,
+        columns: Sequence[str],
+        *,
+        last: int | None = None,
+        calls: str | None = None,
+        span: range | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """A session's events in reading order, with the columns asked for.
+
+        With `last`, only so many from the end; with `calls`, only calls of this kind and their results; with `span`,
+        only those at these places; with `kinds`, only of these.
+        """
+        tests, bindings = [_OF_SESSION], [*key]
+        if kinds is not None:
+            tests.append("kind IN (SELECT value FROM json_each(?3))")
+            bindings.append(json_list(kinds))
+        elif calls is not None:
+            call_ids = f"SELECT call_id FROM events WHERE {_OF_SESSION} AND kind = ?3"
+            tests.append(f"(kind = ?3 OR call_id IN ({call_ids}))")
+            bindings.append(calls)
+        order, limit = _ORDER, "" if span is None else f" LIMIT {len(span):d} OFFSET {span.start:d}"
+        if last is not None:
+            order, limit = "lane DESC, position DESC, event_uid DESC", f" LIMIT {last:d}"
+        sql = f"SELECT {', '.join(columns)} FROM events WHERE {' AND '.join(tests)} ORDER BY {order}{limit}"
+        rows = self._database.rows(sql, bindings)
+        return rows if last is None else rows[::-1]
+
+    def place(self, key: SessionKey, name: str) -> int | None:
+        """Where the event with this end of a uid, or this seq, is in reading order; of a result, where its call is."""
+        columns = f"SELECT {_ORDER}, call_id, role FROM events WHERE {_OF_SESSION}"
+        named = "(CAST(seq AS TEXT) = ?3 OR substr(lower(hex(event_uid)), -length(?3)) = ?3)"
+        by_seq = "CAST(seq AS TEXT) = ?3 DESC"  # the end of many a uid is a number, too
+        rows = self._database.rows(f"{columns} AND {named} ORDER BY {by_seq}, {_ORDER} LIMIT 1", (*key, name))
+        if rows and rows[0][3] is not None and rows[0][4] != "assistant":
+            rows = self._database.rows(f"{columns} AND call_id = ?3 ORDER BY {_ORDER} LIMIT 1", (*key, rows[0][3]))
+        before = f"SELECT count(*) FROM events WHERE {_OF_SESSION} AND ({_ORDER}) < (?3, ?4, ?5)"
+        return self._database.rows(before, (*key, *rows[0][:3]))[0][0] if rows else None
 
     def of(self, events: Collection[int]) -> dict[int, EventHeader]:
         rows = self._database.rows(
@@ -287,22 +284,11 @@ class EventHeaders:
         headers = self.of({event for _, *ends in rows for event in ends if event is not None})
         return {stream: (headers.get(first), headers.get(last)) for stream, first, last in rows}
 
-    def last_request(self, stream: int) -> EventHeader | None:
-        rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?"
-            " ORDER BY lane, position DESC, event_uid DESC LIMIT 1",
-            (stream, USER_MSG),
-        )
-        return EventHeader(*rows[0]) if rows else None
-
-    def first_request(self, stream: int, *, is_own: bool = False) -> EventHeader | None:
-        """What a session began with; `is_own`: the first that it did not take over from another session."""
+    def request(self, stream: int, *, is_last: bool = False, is_own: bool = False) -> EventHeader | None:
+        """A session's first request, or its last; `is_own`: of those that it did not take over from another session."""
+        order = "lane, position DESC, event_uid DESC" if is_last else _ORDER
         own = " AND copy_of IS NULL" if is_own else ""
-        rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?{own} ORDER BY {_ORDER} LIMIT 1",
-            (stream, USER_MSG),
-        )
-        return EventHeader(*rows[0]) if rows else None
+        return self._first(f"stream = ? AND kind = ?{own} ORDER BY {order}", (stream, USER_MSG))
 
     def requests(self, streams: Collection[int]) -> list[str]:
         """What was asked for in these sessions, in a line each."""
@@ -323,18 +309,11 @@ class EventHeaders:
             self._chosen(f"{condition} OR hex(event_uid) LIKE '%' || ?2)", (json_list(streams), part)) if is_hex else []
         )
 
+    def _first(self, condition: str, bindings: Sequence[Any]) -> EventHeader | None:
+        return next(iter(self._chosen(f"{condition} LIMIT 1", bindings)), None)
+
     def _chosen(self, condition: str, bindings: Sequence[Any]) -> list[EventHeader]:
         return self._database.read(EventHeader, f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
-
-    def failed(self, uids: Collection[str]) -> set[str]:
-        """Those of these events that are errors, as far as they are held."""
-        return set(
-            self._database.column(
-                f"SELECT lower(hex(event_uid)) FROM events WHERE event_uid IN (SELECT unhex(value) FROM json_each(?))"
-                f" AND flags & {IS_ERROR}",
-                (json_list(uids),),
-            )
-        )
 
     def with_edits(self) -> set[int]:
         """Sessions that changed a file themselves: by an edit that did not fail and was not copied from another."""
@@ -349,37 +328,28 @@ class EventHeaders:
 
     def request_of(self, event: EventHeader) -> EventHeader | None:
         """The request that an event answers: the last one before it in its lane."""
-        rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND lane = ? AND kind = ?"
-            " AND (position, event_uid) < (?, ?) ORDER BY position DESC, event_uid DESC LIMIT 1",
+        return self._first(
+            "stream = ? AND lane = ? AND kind = ? AND (position, event_uid) < (?, ?)"
+            " ORDER BY position DESC, event_uid DESC",
             (event.stream, event.lane, USER_MSG, event.position, event.event_uid),
         )
-        return EventHeader(*rows[0]) if rows else None
 
     def next_request(self, event: EventHeader) -> EventHeader | None:
         """What the user said next after an event in its lane."""
-        found = self._chosen(
-            "stream = ? AND lane = ? AND position > ? AND kind = ? ORDER BY position LIMIT 1",
+        return self._first(
+            "stream = ? AND lane = ? AND position > ? AND kind = ? ORDER BY position",
             (event.stream, event.lane, event.position, USER_MSG),
         )
-        return found[0] if found else None
 
     def answer_to(self, event: EventHeader, *, is_last: bool) -> EventHeader | None:
         """What the agent said next after an event, or last, before the following request."""
         following = self.next_request(event)
-        found = self._chosen(
+        end = following.position if following else 2**62
+        return self._first(
             "stream = ? AND lane = ? AND position > ? AND position < ? AND kind IN (?, ?)"
-            f" ORDER BY position {'DESC' if is_last else 'ASC'} LIMIT 1",
-            (
-                event.stream,
-                event.lane,
-                event.position,
-                following.position if following else 2**62,
-                ASSISTANT_MSG,
-                COMPLETION,
-            ),
+            f" ORDER BY position {'DESC' if is_last else 'ASC'}",
+            (event.stream, event.lane, event.position, end, ASSISTANT_MSG, COMPLETION),
         )
-        return found[0] if found else None
 
     def calls_after(self, event: EventHeader, count: int) -> list[EventHeader]:
         """The agent's next calls after an event in its lane."""

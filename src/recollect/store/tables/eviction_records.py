@@ -12,10 +12,10 @@ from recollect.store.ledger import LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.column import Role
-from recollect.store.tables.digests import restore_digest
+from recollect.store.tables.digest_rows import restore_digest
 from recollect.store.tables.facts import NOTE
 from recollect.store.tables.groups import BOOKMARK
-from recollect.store.tables.sessions import SessionRow
+from recollect.store.tables.session_rows import SessionRow
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 from recollect.store.tables.texts import redacted
 

@@ -1,6 +1,6 @@
-"""Tier 2: what sessions teach, each fact with its evidence, and what a user said of it or wants remembered.
+"""Tier 2: what sessions teach, each fact with its evidence; what a user said of it or wants remembered; exchanges.
 
-The ledger has what the user said, too.
+The ledger has what the user said, too. Exchanges, step by step, are the material of workflows.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +14,11 @@ import orjson
 from recollect.clock import now_ms
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
+from recollect.store.tables.sessions import ANY_SESSION, OF_DIGESTS, SessionFilter, row_conditions
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table
 from recollect.text import spaced
 
-if TYPE_CHECKING:  # loads what a search has no time for
+if TYPE_CHECKING:
     from recollect.store.ledger import Ledger, LedgerRecord
 
 # `fact_uid` is made of the rule, the predicate and the first event cited: the same whenever it is derived again.
@@ -104,6 +104,39 @@ class StoredFact(FactRow):
     verdict: str | None
 
 
+class ExchangeRow(NamedTuple):
+    """An exchange as its steps, and the session it is read with. `has_succeeded` is None where nothing tells."""
+
+    since_ms: int | None
+    request_uid: str
+    goal: str
+    steps: str
+    has_succeeded: int | None
+    tokens: int
+    active_ms: int
+    usd: float | None
+    session_uid: str = ""
+    agent: str = ""
+    repo: str | None = None
+
+
+_EXCHANGE = ExchangeRow._fields[:-3]  # all but the session
+
+
+class Note(NamedTuple):
+    """Something that was decided or is preferred, as the user or an agent wants it remembered."""
+
+    note_uid: str
+    group_name: str
+    repo: str | None
+    origin: str
+    topic: str
+    text: str
+    reason: str | None
+    since_ms: int
+    recorded_ms: int
+
+
 _PLAIN = [field.name for field in fields(FactRow)][:-2]  # all but the documents, which are last
 _COLUMNS = ", ".join(f"f.{name}" for name in (*_PLAIN, "details", "evidence"))
 _plain_of = attrgetter(*_PLAIN)
@@ -114,26 +147,20 @@ _SELECT = (
     " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
     " LEFT JOIN verdicts v ON v.fact_uid = f.fact_uid"
 )
-_NOT_REJECTED = "v.verdict IS NOT 'rejected'"
+_NAMING = (
+    "(f.subject = ? COLLATE NOCASE OR f.object = ? COLLATE NOCASE OR f.subject LIKE '%/' || ?"
+    " OR f.object LIKE '%/' || ? OR (f.object_kind = 'commit' AND ? LIKE f.object || '%'))"
+)
+_OF_FILE = "f.predicate = 'touches' AND f.object_kind = 'file' AND (f.object = ? OR f.object LIKE '%/' || ?)"
 _ORDER = " ORDER BY coalesce(f.since_ms, 0), s.session_uid, f.fact_uid"
 
 
 class FactTable:
-    """The facts of a store."""
+    """The facts and exchanges of a store, and what users said of facts."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, writer: "Callable[[], tuple[Database, Ledger]]") -> None:
         self._database = database
-
-    def about(self, kind: str, subject: str, predicates: Sequence[str]) -> list[StoredFact]:
-        """What is known of one subject, the oldest first; rejected facts are left out."""
-        marks = ", ".join("?" * len(predicates))
-        where = f" WHERE f.subject_kind = ? AND f.subject = ? AND f.predicate IN ({marks}) AND {_NOT_REJECTED}"
-        return self._facts(where + _ORDER, (kind, subject, *predicates))
-
-    def pointing_at(self, kind: str, name: str, predicate: str) -> list[StoredFact]:
-        """Facts with this object, the oldest first; rejected ones are left out."""
-        where = f" WHERE f.object_kind = ? AND f.object = ? AND f.predicate = ? AND {_NOT_REJECTED}{_ORDER}"
-        return self._facts(where, (kind, name, predicate))
+        self._writer = writer
 
     def errors_showing(self, lines: Sequence[str]) -> list[str]:
         """The errors that were fixed and had most of these lines in their output, at least one."""
@@ -145,83 +172,115 @@ class FactTable:
     def select(
         self,
         predicates: Sequence[str] = (),
-        sessions: HeaderFilter = ANY_SESSION,
+        sessions: SessionFilter = ANY_SESSION,
         *,
         kind: str | None = None,
         words: str | None = None,
+        subject: tuple[str, str] | None = None,
+        object: tuple[str, str] | None = None,
+        naming: str | None = None,
+        file: str | None = None,
+        uid: str | None = None,
         with_rejected: bool = False,
     ) -> list[StoredFact]:
-        """Facts of these predicates, of sessions that match, the oldest first. `words` is a full-text query.
+        """Facts of these predicates, of sessions that match, the oldest first. The times of `sessions` are the facts'.
 
-        `kind` is that of their subjects.
-
-        The times of `sessions` are those of the facts.
+        `kind` is that of their subjects, `subject` and `object` are each a kind and a name, `words` a full-text query.
+        `naming`: it is their subject or object, or the end of it after a slash, or a longer id of their commit.
+        `file`: they say who edited files with this last name. `uid` begins their id.
         """
-        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
-        tests = [f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})"] if bindings else []
-        tests += [] if with_rejected else [_NOT_REJECTED]
-        for test, value in (("f.since_ms >= ?", sessions.since_ms), ("f.since_ms < ?", sessions.before_ms)):
-            if value is not None:
+        tests, bindings = row_conditions(sessions, "s.rowid IN (SELECT rowid FROM sessions WHERE {})", "f.since_ms")
+        tests += [] if with_rejected else ["v.verdict IS NOT 'rejected'"]
+        for test, values in (
+            (f"f.predicate IN ({', '.join('?' * len(predicates))})", predicates or (None,)),
+            ("f.subject_kind = ?", (kind,)),
+            ("f.subject_kind = ? AND f.subject = ?", subject or (None,)),
+            ("f.object_kind = ? AND f.object = ?", object or (None,)),
+            ("f.digest IN (SELECT rowid FROM fact_text WHERE fact_text MATCH ?)", (words,)),
+            (_NAMING, (naming,) * 5),
+            (_OF_FILE, (file, file)),
+            ("f.fact_uid >= ? AND f.fact_uid < ? || 'g'", (uid, uid)),
+        ):
+            if values[0] is not None:
                 tests.append(test)
-                bindings.append(value)
-        if predicates:
-            tests.append(f"f.predicate IN ({', '.join('?' * len(predicates))})")
-            bindings += predicates
-        if kind is not None:
-            tests.append("f.subject_kind = ?")
-            bindings.append(kind)
-        if words is not None:
-            tests.append("f.digest IN (SELECT rowid FROM fact_text WHERE fact_text MATCH ?)")
-            bindings.append(words)
-        return self._facts(f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
+                bindings += values
+        documents = (len(_PLAIN), len(_PLAIN) + 1)
+        rows = self._database.rows(f"{_SELECT} WHERE {' AND '.join(tests)}{_ORDER}", bindings)
+        return [
+            StoredFact(*[orjson.loads(value) if place in documents else value for place, value in enumerate(row)])
+            for row in rows
+        ]
 
     def has_amendments(self) -> bool:
         """Whether any decision takes the place of an earlier session's."""
         return bool(self._database.rows("SELECT 1 FROM facts WHERE subject_kind = ? LIMIT 1", (AMENDMENT,)))
 
-    def moment_of(self, place: int, predicates: Sequence[str], sessions: HeaderFilter) -> int | None:
+    def moment_of(self, place: int, predicates: Sequence[str], sessions: SessionFilter) -> int | None:
         """When the fact at this place of such facts began, the newest first; None if they are fewer.
 
         The `before_ms` of `sessions` is that of the facts.
         """
-        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
-        of_digests = (
-            f" AND digest IN (SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id)"
-            f" WHERE {of_sessions})"
-        )
+        untimed = sessions._replace(since_ms=None, before_ms=None)
+        tests, bindings = row_conditions(untimed, OF_DIGESTS, "since_ms")
         moment = self._database.value(
             f"SELECT since_ms FROM facts WHERE predicate IN ({', '.join('?' * len(predicates))})"
-            f" AND coalesce(since_ms < ?, 1){of_digests if bindings else ''} ORDER BY since_ms DESC LIMIT 1 OFFSET ?",
+            f" AND coalesce(since_ms < ?, 1) AND {' AND '.join(tests)} ORDER BY since_ms DESC LIMIT 1 OFFSET ?",
             (*predicates, sessions.before_ms, *bindings, place),
         )
         return None if moment is None else int(moment)
 
-    def find(self, uid: str) -> list[StoredFact]:
-        """Facts whose id begins so, rejected ones too."""
-        return self._facts(" WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))
+    def exchanges(self, sessions: SessionFilter, latest: int | None = None) -> list[ExchangeRow]:
+        """Exchanges of sessions that match, the oldest first; with `latest`, only so many of them.
 
-    def naming(self, name: str) -> list[StoredFact]:
-        """Facts that have this as their subject or object, or as the end of it after a slash; commits by longer ids."""
-        where = (
-            f" WHERE (f.subject = ?1 COLLATE NOCASE OR f.object = ?1 COLLATE NOCASE OR f.subject LIKE '%/' || ?1"
-            f" OR f.object LIKE '%/' || ?1 OR (f.object_kind = 'commit' AND ?1 LIKE f.object || '%'))"
-            f" AND {_NOT_REJECTED}"
+        The times of `sessions` are those of the exchanges.
+        """
+        tests, bindings = row_conditions(sessions, OF_DIGESTS, "since_ms")
+        columns = ", ".join(f"x.{name}" for name in _EXCHANGE)
+        return self._database.read(
+            ExchangeRow,
+            f"SELECT {columns}, s.session_uid, s.agent, s.repo FROM (SELECT * FROM exchange_steps"
+            f" WHERE {' AND '.join(tests)} ORDER BY coalesce(since_ms, 0) DESC, id DESC LIMIT ?) x"
+            " CROSS JOIN digests d ON d.id = x.digest"
+            " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+            " ORDER BY coalesce(x.since_ms, 0), s.session_uid, x.id",
+            [*bindings, -1 if latest is None else latest],
         )
-        return self._facts(where + _ORDER, (name,))
 
-    def edits_of(self, name: str) -> list[StoredFact]:
-        """Facts on who edited files with this last name, the oldest first."""
-        where = (
-            " WHERE f.predicate = 'touches' AND f.object_kind = 'file' AND (f.object = ?1 OR f.object LIKE '%/' || ?1)"
+    def judge(self, fact_uid: str, verdict: str, group: str) -> None:
+        """Keep what a user says of a fact; it stays even if the fact is derived again."""
+        data = {"fact_uid": fact_uid, "group_name": group, "verdict": verdict, "at_ms": now_ms()}
+        database, ledger = self._writer()
+        ledger.append(VERDICT, data)
+        with database.transaction() as connection:
+            _put_verdict(connection, data)
+
+    def add_notes(self, notes: list[Note]) -> int:
+        """Keep notes; one that is there already stays as it is. Returns how many are new."""
+        known = {uid for (uid,) in self._database.rows("SELECT note_uid FROM notes")}
+        new = [note for note in {note.note_uid: note for note in notes}.values() if note.note_uid not in known]
+        if new:
+            database, ledger = self._writer()
+            ledger.extend([(NOTE, note._asdict()) for note in new])
+            with database.transaction() as connection:
+                for note in new:
+                    _put_note(connection, note._asdict())
+        return len(new)
+
+    def notes(self) -> list[tuple[Note, str | None]]:
+        """All notes with what the user said of them since, the oldest first."""
+        columns = ", ".join(f"n.{name}" for name in Note._fields)
+        rows = self._database.rows(
+            f"SELECT {columns}, v.verdict FROM notes n LEFT JOIN verdicts v ON v.fact_uid = n.note_uid"
+            " ORDER BY n.since_ms, n.note_uid"
         )
-        return self._facts(where + _ORDER, (name,))
+        return [(Note(*row[:-1]), row[-1]) for row in rows]
 
-    def _facts(self, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
-        documents = (len(_PLAIN), len(_PLAIN) + 1)
-        return [
-            StoredFact(*[orjson.loads(value) if place in documents else value for place, value in enumerate(row)])
-            for row in self._database.rows(_SELECT + rest, bindings)
-        ]
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """All of them as lines of the ledger."""
+        names = [one.name for one in VERDICTS.columns]
+        rows = self._database.rows(f"SELECT {', '.join(names)} FROM verdicts")
+        verdicts = [(VERDICT, dict(zip(names, row, strict=True))) for row in rows]
+        return verdicts + [(NOTE, note._asdict()) for note, _ in self.notes()]
 
 
 def put_facts(connection: apsw.Connection, facts: Iterable[tuple[int, Sequence[FactRow]]], at_ms: int) -> None:
@@ -296,64 +355,6 @@ NOTES = Table(
 )
 
 
-class Note(NamedTuple):
-    """Something that was decided or is preferred, as the user or an agent wants it remembered."""
-
-    note_uid: str
-    group_name: str
-    repo: str | None
-    origin: str
-    topic: str
-    text: str
-    reason: str | None
-    since_ms: int
-    recorded_ms: int
-
-
-class Verdicts:
-    """What users said, in a store."""
-
-    def __init__(self, database: Database, writer: "Callable[[], tuple[Database, Ledger]]") -> None:
-        self._database = database
-        self._writer = writer
-
-    def judge(self, fact_uid: str, verdict: str, group: str) -> None:
-        """Keep what a user says of a fact; it stays even if the fact is derived again."""
-        data = {"fact_uid": fact_uid, "group_name": group, "verdict": verdict, "at_ms": now_ms()}
-        database, ledger = self._writer()
-        ledger.append(VERDICT, data)
-        with database.transaction() as connection:
-            _put_verdict(connection, data)
-
-    def add_notes(self, notes: list[Note]) -> int:
-        """Keep notes; one that is there already stays as it is. Returns how many are new."""
-        known = {uid for (uid,) in self._database.rows("SELECT note_uid FROM notes")}
-        new = [note for note in {note.note_uid: note for note in notes}.values() if note.note_uid not in known]
-        if new:
-            database, ledger = self._writer()
-            ledger.extend([(NOTE, note._asdict()) for note in new])
-            with database.transaction() as connection:
-                for note in new:
-                    _put_note(connection, note._asdict())
-        return len(new)
-
-    def notes(self) -> list[tuple[Note, str | None]]:
-        """All notes with what the user said of them since, the oldest first."""
-        columns = ", ".join(f"n.{name}" for name in Note._fields)
-        rows = self._database.rows(
-            f"SELECT {columns}, v.verdict FROM notes n LEFT JOIN verdicts v ON v.fact_uid = n.note_uid"
-            " ORDER BY n.since_ms, n.note_uid"
-        )
-        return [(Note(*row[:-1]), row[-1]) for row in rows]
-
-    def records(self) -> list[tuple[str, dict[str, Any]]]:
-        """All of them as lines of the ledger."""
-        names = [one.name for one in VERDICTS.columns]
-        rows = self._database.rows(f"SELECT {', '.join(names)} FROM verdicts")
-        verdicts = [(VERDICT, dict(zip(names, row, strict=True))) for row in rows]
-        return verdicts + [(NOTE, note._asdict()) for note, _ in self.notes()]
-
-
 def _put_verdict(connection: apsw.Connection, data: dict[str, Any]) -> None:
     connection.execute("INSERT OR REPLACE INTO verdicts VALUES (:fact_uid, :group_name, :verdict, :at_ms)", data)
 
@@ -369,3 +370,29 @@ def restore_verdict(connection: apsw.Connection, record: "LedgerRecord") -> None
 
 def restore_note(connection: apsw.Connection, record: "LedgerRecord") -> None:
     _put_note(connection, record.data)
+
+
+# `steps` are names of tools and families of commands with a space between two, a failed one with `!` behind it.
+EXCHANGE_STEPS = Table(
+    "exchange_steps",
+    MEMORY,
+    (
+        column.row_number("id"),
+        *column.numbers("digest", "is_sealed", "since_ms?"),
+        *column.plain("request_uid"),
+        *column.texts("goal", "steps"),
+        *column.numbers("has_succeeded?", "tokens", "active_ms"),
+        *column.reals("usd?"),
+    ),
+    owner=BY_DIGEST,
+    is_exported=True,
+    extras=("CREATE INDEX exchange_steps_by_digest ON exchange_steps (digest)",),
+)
+
+
+def put_exchanges(connection: apsw.Connection, exchanges: Iterable[tuple[int, Sequence[ExchangeRow]]]) -> None:
+    connection.executemany(
+        f"INSERT INTO exchange_steps (digest, is_sealed, {', '.join(_EXCHANGE)})"
+        f" VALUES (?, 0, {', '.join('?' * len(_EXCHANGE))})",
+        [(digest, *row[: len(_EXCHANGE)]) for digest, rows in exchanges for row in rows],
+    )

@@ -7,19 +7,23 @@ deletes an event need not know of the index.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import apsw
+import orjson
 
 from recollect.clock import now_ms
+from recollect.kinds import SessionKey
 from recollect.store.batch import Fresh
 from recollect.store.search import TOKENIZER, table_of
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
+from recollect.store.tables.events import PIECE_BYTES, Payloads, in_pieces
 from recollect.store.tables.table import BY_STREAM, CACHE, Table
-from recollect.text import Columns
+from recollect.text import Columns, columns_of
 
 # Up to where a session's stream of payloads is indexed, and the highest seq among them.
 FULLTEXT_MARKS = Table(
@@ -65,19 +69,18 @@ _SEGMENTS_TO_MERGE = 8  # twice the default: merging less often saves 10 % of a 
 _Row = tuple[Any, ...]  # the number of an event, then its Columns
 
 
-class PendingStream(NamedTuple):
+class _Unindexed(NamedTuple):
     """A session with events that are not indexed yet, and up to where they are."""
 
-    id: int
-    agent: str
-    native_id: str
+    stream: int
+    key: SessionKey
     generation: int
     bytes: int
     seq: int
     all_bytes: int
 
 
-class PendingEvent(NamedTuple):
+class _Event(NamedTuple):
     id: int
     seq: int
     kind: str
@@ -85,37 +88,63 @@ class PendingEvent(NamedTuple):
     payload_bytes: int
 
 
-class Entry(NamedTuple):
-    """One event for the index; `columns` is None for an event without words."""
-
-    event: PendingEvent
-    columns: Columns | None
+_Piece = tuple[_Unindexed, list[_Event], list[Columns | None]]  # some events of a session, and the words of each
 
 
 class Fulltext:
-    """Writes the index. `FulltextSearch` reads it."""
+    """Writes the index. `Words` reads it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def pending(self) -> list[PendingStream]:
-        """Sessions that hold more than is indexed of them; one read anew by a better adapter starts from nothing."""
-        return self._database.read(
-            PendingStream,
+    def index_pending(self, payloads: Payloads, advance: Callable[[int, int], None] = lambda done, total: None) -> int:
+        """Index all events that are not in the full text yet; return how many. Cut off anywhere, it goes on from there.
+
+        A session read anew by a better adapter starts from nothing.
+        """
+        self.drop_gone()
+        rows = self._database.rows(
             "SELECT s.id, s.agent, s.native_id, s.pack_generation,"
             " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0),"
             " s.stream_bytes"
             " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id"
-            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id",
+            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id"
         )
+        sessions = [_Unindexed(row[0], SessionKey(row[1], row[2]), *row[3:]) for row in rows]
+        places = {session.stream: place for place, session in enumerate(sessions, start=1)}
+        done = 0
+        for batch in self._batches(payloads, sessions):
+            self._put(batch)
+            done += sum(len(events) for _, events, _ in batch)
+            advance(places[batch[-1][0].stream], len(sessions))
+        if sessions:
+            with self._database.transaction() as connection:  # events at the ends may have been deleted
+                _move_marks(connection, [(one.stream, one.generation, one.all_bytes, one.seq) for one in sessions])
+        return done
 
-    def pending_events(self, stream: PendingStream) -> list[PendingEvent]:
-        return self._database.read(
-            PendingEvent,
-            "SELECT id, seq, coalesce(base_kind, kind), payload_start, payload_bytes FROM events"
-            " WHERE stream = ? AND payload_start >= ? ORDER BY payload_start",
-            (stream.id, stream.bytes),
-        )
+    def _batches(self, payloads: Payloads, sessions: Sequence[_Unindexed]) -> Iterator[list[_Piece]]:
+        """Small sessions together, large ones in pieces."""
+        batch: list[_Piece] = []
+        size = 0
+        for session in sessions:
+            events = self._database.read(
+                _Event,
+                "SELECT id, seq, coalesce(base_kind, kind), payload_start, payload_bytes FROM events"
+                " WHERE stream = ? AND payload_start >= ? ORDER BY payload_start",
+                (session.stream, session.bytes),
+            )
+            for piece in in_pieces(events, attrgetter("payload_bytes")):
+                places = [(event.payload_start, event.payload_bytes) for event in piece]
+                # Parsed as they come: a large one is not held beside what is made of it.
+                contents = map(orjson.loads, payloads.iter(session.key, places))
+                words = [columns_of(event.kind, content) for event, content in zip(piece, contents, strict=True)]
+                batch.append((session, piece, words))
+                size += sum(event.payload_bytes for event in piece)
+                if size >= PIECE_BYTES:
+                    yield batch
+                    batch, size = [], 0
+        if batch:
+            yield batch
 
     def add(self, connection: apsw.Connection, fresh: Sequence[Fresh]) -> None:
         """Index events within the transaction that stores them, and move the marks of their sessions."""
@@ -131,26 +160,30 @@ class Fulltext:
         ]
         _insert(connection, _month(), rows)
 
-    def put(self, streams: Sequence[tuple[PendingStream, Sequence[Entry]]]) -> None:
+    def _put(self, pieces: Sequence[_Piece]) -> None:
         """Index these events and move the marks of their sessions, in one transaction."""
-        replaced = [entry.event.id for stream, entries in streams for entry in entries if entry.event.seq <= stream.seq]
+        replaced = [event.id for session, events, _ in pieces for event in events if event.seq <= session.seq]
+        rows = [
+            (event.id, *columns)
+            for _, events, words in pieces
+            for event, columns in zip(events, words, strict=True)
+            if columns is not None
+        ]
         with self._database.transaction() as connection:
             _drop_gone(connection)
             _drop(connection, replaced)
-            rows = [
-                (entry.event.id, *entry.columns)
-                for _, entries in streams
-                for entry in entries
-                if entry.columns is not None
-            ]
             _insert(connection, _month(), rows)
-            _move_marks(connection, [_mark(stream, entries) for stream, entries in streams])
-
-    def settle(self, streams: Sequence[PendingStream]) -> None:
-        """Move the marks of sessions that are indexed whole to their ends: events there may have been deleted."""
-        with self._database.transaction() as connection:
             _move_marks(
-                connection, [(stream.id, stream.generation, stream.all_bytes, stream.seq) for stream in streams]
+                connection,
+                [
+                    (
+                        session.stream,
+                        session.generation,
+                        events[-1].payload_start + events[-1].payload_bytes,
+                        max(event.seq for event in events),
+                    )
+                    for session, events, _ in pieces
+                ],
             )
 
     def drop_gone(self) -> int:
@@ -161,19 +194,15 @@ class Fulltext:
                 _drop_gone(connection)
         return waiting
 
-    def leave_no_byte(self) -> None:
-        """Have all months written anew, without the words of events that are gone."""
-        with self._database.transaction() as connection:
-            _drop_gone(connection)
-            for month in _months(connection):
-                connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+    def purge(self, *, of_all: bool = True) -> None:
+        """Write months anew without the words of events that are gone: all, or those that held any of them.
 
-    def leave_no_byte_of_gone(self) -> None:
-        """Have the months written anew that held events which are gone; an emptied one goes as a whole."""
+        A month that is empty now goes as a whole.
+        """
         with self._database.transaction() as connection:
-            for month in _drop_gone(connection):
-                left = connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get
-                if left is None:
+            touched = _drop_gone(connection)
+            for month in _months(connection) if of_all else touched:
+                if connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get is None:
                     connection.execute(f"DROP TABLE {table_of(month)}")
                     connection.execute("DELETE FROM fulltext_months WHERE month = ?", (month,))
                 else:
@@ -198,12 +227,6 @@ def _move_marks(connection: apsw.Connection, marks: Sequence[tuple[int, int, int
         " generation = excluded.generation, bytes = excluded.bytes",
         marks,
     )
-
-
-def _mark(stream: PendingStream, entries: Sequence[Entry]) -> tuple[int, int, int, int]:
-    last = entries[-1].event
-    seq = max(entry.event.seq for entry in entries)
-    return stream.id, stream.generation, last.payload_start + last.payload_bytes, seq
 
 
 def _months(connection: apsw.Connection) -> list[str]:

@@ -14,7 +14,7 @@ from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.activity import renewed
 from recollect.store.tables.column import PRIMARY_KEY, Column, Role
-from recollect.store.tables.sessions import SESSIONS
+from recollect.store.tables.session_rows import SESSIONS
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, BY_NATIVE_ID, BY_SESSION, MEMORY, Owner, Table
 from recollect.store.tables.texts import hashes_of, redacted
 

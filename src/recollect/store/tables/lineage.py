@@ -1,20 +1,31 @@
-"""What sessions hold in common: copied events, and responses that count once."""
+"""What sessions hold twice: events copied from others, responses that count once, events that stand in for others."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from recollect.kinds import SessionKey
+import orjson
+
+from recollect.kinds import (
+    FILES_LANE,
+    HISTORY_LANE,
+    MAIN_LANE,
+    QUEUE_ONLY,
+    STAND_IN_LANE,
+    SessionKey,
+    may_tell_queued,
+)
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import CONTENT
-from recollect.store.tables.streams import FIGURES, HALF_BYTES
+from recollect.store.tables.events import CONTENT, IS_TYPED, MAY_REPEAT, STANDS_IN, Events
+from recollect.store.tables.streams import CHOSEN, FIGURES, HALF_BYTES
 from recollect.store.tables.table import KEYS, json_keys, json_list
+from recollect.uids import name_half
 
 
 class Candidate(NamedTuple):
     """An event that may be a copy of, or copied by, others with the same key and content."""
 
     key: SessionKey
-    copy_key: int
+    copy_key: int | None
     event_uid: bytes
     native_id: str
     position: int
@@ -34,16 +45,6 @@ class SharedResponse(NamedTuple):
     figures: tuple[int, ...]
 
 
-class MainLineEvent(NamedTuple):
-    """An event of the main line, as far as a copy under another id is recognised by it."""
-
-    event_uid: bytes
-    position: int
-    base_kind: str
-    content: str
-    copy_of: bytes | None
-
-
 class Request(NamedTuple):
     """An event that a session goes on from though another session holds it."""
 
@@ -52,7 +53,10 @@ class Request(NamedTuple):
     base_kind: str
 
 
+# What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
+_BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
 _CONTENT = f"coalesce(base_kind, kind), {CONTENT.format('')}"
+_CANDIDATE = f"s.agent, s.native_id, copy_key, event_uid, e.native_id, position, ts_ms, {_CONTENT}, copy_of"
 _STREAM_OF = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
 _SET_DIRTY = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
 
@@ -72,19 +76,54 @@ class Lineage:
             "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s CROSS JOIN events e ON e.stream = s.id"
             " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0) WHERE s.is_dirty"
             " AND EXISTS (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
-            f" SELECT s.agent, s.native_id, copy_key, event_uid, e.native_id, position, ts_ms, {_CONTENT}, copy_of"
-            " FROM shared CROSS JOIN events e USING (copy_key) JOIN streams s ON s.id = e.stream"
+            f" SELECT {_CANDIDATE} FROM shared CROSS JOIN events e USING (copy_key) JOIN streams s ON s.id = e.stream"
         )
         return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
 
-    def main_line(self, key: SessionKey) -> list[MainLineEvent]:
+    def copy_links(self, keys: Collection[SessionKey]) -> set[tuple[SessionKey, SessionKey]]:
+        """(session, session it has copies from), of all copies that these sessions made or that were made of them.
+
+        An event's uid begins with a hash of its session: so does what a copy points at, be that held or evicted.
+        """
+        made = self._database.rows(
+            f"SELECT DISTINCT stream, substr(copy_of, 1, {HALF_BYTES}) FROM events"
+            f" WHERE stream IN ({CHOSEN}) AND copy_of IS NOT NULL",
+            (json_keys(keys),),
+        )
+        halves = {name_half(*key): key for key in keys}
+        taken = self._database.rows(
+            f"WITH halves AS MATERIALIZED (SELECT unhex(value) AS half FROM json_each(?))"
+            f" SELECT DISTINCT e.stream, half FROM halves CROSS JOIN events e"
+            f" ON e.copy_of BETWEEN half AND CAST(half || x'{'ff' * HALF_BYTES}' AS BLOB)",
+            (orjson.dumps([half.hex() for half in halves]).decode(),),
+        )
+        links = {*made, *taken}
+        names = Events(self._database).keys({stream for stream, _ in links})
+        owners = halves | self._owners({half for _, half in links} - halves.keys())
+        return {(names[stream], owners[half]) for stream, half in links if half in owners}
+
+    def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
+        """The sessions of these hashes, as far as their events or what they used are held."""
+        streams = {
+            half: self._database.value(
+                "SELECT coalesce((SELECT stream FROM events WHERE event_uid BETWEEN ?1 AND ?2 LIMIT 1),"
+                " (SELECT stream FROM evicted_streams WHERE uid_half = ?1))",
+                (half, half + b"\xff" * HALF_BYTES),
+            )
+            for half in halves
+        }
+        held = {stream for stream in streams.values() if stream is not None}
+        names = Events(self._database).keys(held)
+        return {half: names[stream] for half, stream in streams.items() if stream in names}
+
+    def main_line(self, key: SessionKey) -> list[Candidate]:
         """A session's own line, in its order."""
-        return self._database.read(
-            MainLineEvent,
-            f"SELECT event_uid, position, {_CONTENT}, copy_of FROM streams s CROSS JOIN events e ON e.stream = s.id"
+        rows = self._database.iter_rows(
+            f"SELECT {_CANDIDATE} FROM streams s CROSS JOIN events e ON e.stream = s.id"
             " WHERE s.agent = ? AND s.native_id = ? AND lane = '' ORDER BY position, event_uid",
             key,
         )
+        return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
 
     def first_own_ms(self, key: SessionKey) -> int:
         """When a session first did what no other session holds; 0 if all it has is shared."""
@@ -166,3 +205,94 @@ class Lineage:
                 [(is_copy, *key, usage_id) for is_copy, key, usage_id in marks],
             )
             connection.executemany(_SET_DIRTY, {key for _, key, _ in marks})
+
+    def stand_ins(self) -> dict[int, tuple[str, str]]:
+        """Events that only stood in for what is held itself by now, each with its session.
+
+        A prompt history stands in for any log; a copy of the model's view stands in for the agent's log; a prompt in
+        an agent's queue stands in for the record that tells it. An agent that copies a conversation into its own log
+        repeats it.
+        """
+        repeated = self._repeated()
+        rows = self._database.rows(
+            "SELECT e.id, s.agent, s.native_id, lane, status IS ? FROM streams s CROSS JOIN events e"
+            f" ON e.stream = s.id WHERE s.is_dirty AND ({STANDS_IN})",
+            (QUEUE_ONLY,),
+        )
+        if not rows:
+            return repeated
+        lanes = self._lanes({(agent, native_id) for _, agent, native_id, lane, _ in rows if lane in _BETTER})
+        replaced = {
+            event: (agent, native_id)
+            for event, agent, native_id, lane, _ in rows
+            if lane in _BETTER and lanes[agent, native_id] & _BETTER[lane]
+        }
+        return repeated | replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
+
+    def drop(self, events: Iterable[int]) -> None:
+        self._database.write_all("DELETE FROM events WHERE id = ?", [(event,) for event in events])
+
+    def _repeated(self) -> dict[int, tuple[str, str]]:
+        """Events of dirty sessions that may repeat another and say what it says, at its time.
+
+        Of a session that need not be read as a whole, the events since then. The user's own commands have no call ids
+        but those of their records.
+        """
+        rows = self._database.rows(
+            "SELECT DISTINCT s.id, s.agent, s.native_id FROM streams s CROSS JOIN events e ON e.stream = s.id"
+            " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0)"
+            f" WHERE s.is_dirty AND e.flags & {MAY_REPEAT}"
+        )
+        call = "iif(role = 'user', '', call_id)"
+        same = f"lane, ts_ms, coalesce(base_kind, kind), role, tool, {call}, {CONTENT.format('')}"
+        return {
+            event: (agent, native_id)
+            for stream, agent, native_id in rows
+            for (event,) in self._database.rows(
+                f"SELECT id FROM (SELECT id, native_id, flags & {MAY_REPEAT} AS may_repeat,"
+                f" first_value(native_id) OVER told AS original, min(flags & {MAY_REPEAT}) OVER told AS all_may"
+                " FROM events WHERE stream = ? AND ts_ms IS NOT NULL"
+                f" WINDOW told AS (PARTITION BY {same} ORDER BY flags & {MAY_REPEAT}, position, event_uid"
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))"
+                " WHERE may_repeat AND (NOT all_may OR native_id <> original)",
+                (stream,),
+            )
+        }
+
+    def _lanes(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], set[str]]:
+        """Where events of these sessions come from: the agent's log, a stand-in for it, or a history of prompts."""
+        names = f"iif(e.lane IN ('{HISTORY_LANE}', '{STAND_IN_LANE}', '{FILES_LANE}'), e.lane, '')"
+        rows = self._database.rows(
+            f"{KEYS}SELECT DISTINCT s.agent, s.native_id, {names} FROM keys CROSS JOIN streams s"
+            " USING (agent, native_id) CROSS JOIN events e ON e.stream = s.id",
+            (json_keys(keys),),
+        )
+        lanes: dict[tuple[str, str], set[str]] = {}
+        for agent, native_id, lane in rows:
+            lanes.setdefault((agent, native_id), set()).add(lane)
+        return lanes
+
+    def _delivered(self) -> dict[int, tuple[str, str]]:
+        """Queued prompts of dirty sessions that another event tells; the same words of days before or later do not."""
+        waiting = self._database.rows(
+            "SELECT e.id, s.agent, s.native_id, e.stream, hex(retry_key), ts_ms"
+            " FROM streams s CROSS JOIN events e ON e.stream = s.id"
+            f" WHERE s.is_dirty AND ({STANDS_IN}) AND status = ? AND retry_key IS NOT NULL",
+            (QUEUE_ONLY,),
+        )
+        if not waiting:
+            return {}
+        streams, keys = {row[3] for row in waiting}, {row[4] for row in waiting}
+        delivered = self._database.rows(
+            "SELECT stream, hex(retry_key), ts_ms FROM json_each(?) s CROSS JOIN json_each(?) k CROSS JOIN events"
+            f" ON stream = s.value AND retry_key = unhex(k.value) AND {IS_TYPED} WHERE status IS NOT ?",
+            (json_list(streams), json_list(keys), QUEUE_ONLY),
+        )
+        times: dict[tuple[int, str], list[int | None]] = {}
+        for stream, key, ts_ms in delivered:
+            times.setdefault((stream, key), []).append(ts_ms)
+        return {
+            event: (agent, native_id)
+            for event, agent, native_id, stream, key, ts_ms in waiting
+            if any(may_tell_queued(told_ms, ts_ms) for told_ms in times.get((stream, key), ()))
+        }

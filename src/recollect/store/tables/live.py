@@ -24,7 +24,7 @@ from recollect.store.sqlite.locks import announce_live
 from recollect.store.tables import column
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sources import Sources
-from recollect.store.tables.table import BY_NATIVE_ID, CACHE, Table
+from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table
 from recollect.store.tables.tombstones import TombstoneTable
 
 LIVE = Table(
@@ -100,6 +100,7 @@ _TOKENS = tuple(
 MEDIA = "media"  # the content type of an event that is a reference to a file
 SUMMARY = "summary"  # that of a message which stands for those before it
 _CONTENT_TYPE = EventRow._fields.index("content_type")
+_OF_SESSION = BY_STREAM.of_session
 _T = TypeVar("_T")
 
 
@@ -250,11 +251,8 @@ class LiveSessions:
             f"count(*) FILTER (WHERE kind IN {KIND_FAMILY[TOOL_CALL]}) tool_calls",
             f"count(*) FILTER (WHERE content_type = '{MEDIA}') media",
         )
-        row = self._cache.rows(
-            f"SELECT {', '.join(counts)}, max(position), min(ts_ms), max(ts_ms) FROM events"
-            " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)",
-            (agent, native_id),
-        )[0]
+        sql = f"SELECT {', '.join(counts)}, max(position), min(ts_ms), max(ts_ms) FROM events WHERE {_OF_SESSION}"
+        row = self._cache.rows(sql, (agent, native_id))[0]
         names = ("messages", "turns", "tool_calls", "media", "last_position", "created_ms", "updated_ms")
         return dict(zip(names, (value or 0 for value in row), strict=True))
 
@@ -265,8 +263,7 @@ class LiveSessions:
 
     def messages_after(self, row: LiveRow, native_id: str | None, added: Collection[str]) -> list[MessageRow]:
         """The messages behind one of the session, and those of `added`, oldest first."""
-        stream = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-        sql = f"SELECT position FROM events WHERE stream = {stream} AND native_id = ?"
+        sql = f"SELECT position FROM events WHERE {_OF_SESSION} AND native_id = ?3"
         last = self._cache.value(sql, (row.agent, row.native_id, native_id)) if native_id is not None else None
         behind = self._messages(row, f"position > {0 if last is None else last:d} AND content_type <> '{MEDIA}'", None)
         missing = set(added) - {message.native_id for message in behind}
@@ -277,10 +274,7 @@ class LiveSessions:
 
     def message_ids(self, row: LiveRow) -> list[str]:
         """The ids of everything that was said in the session."""
-        sql = (
-            "SELECT native_id FROM events WHERE content_type IS NOT NULL"
-            " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-        )
+        sql = f"SELECT native_id FROM events WHERE content_type IS NOT NULL AND {_OF_SESSION}"
         return self._cache.column(sql, (row.agent, row.native_id))
 
     def summaries(self, row: LiveRow) -> list[MessageRow]:
@@ -289,27 +283,24 @@ class LiveSessions:
 
     def _messages(self, row: LiveRow, condition: str, last: int | None) -> list[MessageRow]:
         rows = self._cache.rows(
-            f"SELECT {', '.join(MessageRow._fields)} FROM events"
-            " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?) AND lane = ''"
-            f" AND content_type IS NOT NULL AND {condition} ORDER BY lane DESC, position DESC LIMIT ?",
+            f"SELECT {', '.join(MessageRow._fields)} FROM events WHERE {_OF_SESSION} AND lane = ''"
+            f" AND content_type IS NOT NULL AND {condition} ORDER BY lane DESC, position DESC LIMIT ?3",
             (row.agent, row.native_id, -1 if last is None else last),
         )
         return [MessageRow(*values) for values in reversed(rows)]
 
     def appended(self, row: LiveRow, reader: int) -> list[tuple[int, int]]:
         """Where the payloads of what a live host appended are, in the order it was appended in."""
-        return self._places(row, "reader = ?", reader)
+        return self._places(row, "reader = ?3", reader)
 
     def media(self, row: LiveRow) -> list[tuple[int, int]]:
         """Where the payloads of a session's references to files are."""
-        return self._places(row, "content_type = ?", MEDIA)
+        return self._places(row, "content_type = ?3", MEDIA)
 
     def _places(self, row: LiveRow, condition: str, value: int | str) -> list[tuple[int, int]]:
-        sql = (
-            f"SELECT payload_start, payload_bytes FROM events WHERE {condition}"
-            " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?) ORDER BY payload_start"
-        )
-        return self._cache.rows(sql, (value, row.agent, row.native_id))
+        order = "ORDER BY payload_start"
+        sql = f"SELECT payload_start, payload_bytes FROM events WHERE {_OF_SESSION} AND {condition} {order}"
+        return self._cache.rows(sql, (row.agent, row.native_id, value))
 
     def close(self) -> None:
         """Let sweeps write at their own pace again."""

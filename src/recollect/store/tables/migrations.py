@@ -49,7 +49,7 @@ def m002_views(connection: apsw.Connection) -> None:
 
 
 def m002_named_values(connection: apsw.Connection) -> None:
-    from recollect.store.tables.named_values import NAMED_VALUES
+    from recollect.store.tables.streams import NAMED_VALUES
 
     connection.execute(NAMED_VALUES.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
     for statement in NAMED_VALUES.extras:
@@ -72,7 +72,7 @@ def m003_events_by_number(connection: apsw.Connection) -> None:
 
 
 def m004_sessions_by_names(connection: apsw.Connection) -> None:
-    from recollect.store.tables.sessions import SESSIONS_BY_NAMES
+    from recollect.store.tables.session_rows import SESSIONS_BY_NAMES
 
     for statement in SESSIONS_BY_NAMES:
         connection.execute(statement)
@@ -101,7 +101,7 @@ def m005_minutes(connection: apsw.Connection) -> None:
 
 
 def m006_sessions_by_class(connection: apsw.Connection) -> None:
-    from recollect.store.tables.sessions import SESSIONS_BY_CLASS
+    from recollect.store.tables.session_rows import SESSIONS_BY_CLASS
 
     connection.execute(SESSIONS_BY_CLASS)
 

@@ -1,7 +1,6 @@
-"""Tier 2: the lasting row of each session."""
+"""Reading sessions: headers, of which a search needs many at once, and whole rows. `session_rows` writes them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -9,204 +8,97 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database, escaped, translated
-from recollect.store.tables import column
-from recollect.store.tables.annotations import name_sessions
 from recollect.store.tables.column import TOKENS
-from recollect.store.tables.digests import drop_digests
-from recollect.store.tables.session_headers import ANY_SESSION, IS_IDLE, HeaderFilter, header_conditions
-from recollect.store.tables.table import BY_SESSION, KEYS, MEMORY, Table, json_keys
+from recollect.store.tables.table import KEYS, json_keys, json_list
 
 if TYPE_CHECKING:
     from recollect.schema import Session, SessionSource
 
-SESSIONS_BY_NAMES = (
-    "CREATE INDEX IF NOT EXISTS sessions_by_repo ON sessions (repo, ended_ms)",
-    "CREATE INDEX IF NOT EXISTS sessions_by_base ON sessions (base_session_uid) WHERE base_session_uid IS NOT NULL",
-)
 
-SESSIONS_BY_CLASS = "CREATE INDEX IF NOT EXISTS sessions_by_class ON sessions (session_class)"
-
-SESSIONS = Table(
-    "sessions",
-    MEMORY,
-    (
-        *column.plain(
-            "agent",
-            "native_session_id",
-            "session_uid",
-            "root_session_uid",
-            "parent_session_uid?",
-            "base_session_uid?",
-            "base_end?",
-            "session_class",
-            "group",
-            "host?",
-        ),
-        *column.names("repo?", "domain?", "cwd?", "git_root?", "git_remote?", "git_branch?", "model?", "provider?"),
-        *column.plain("agent_version?"),
-        *column.texts("title?"),
-        *column.documents("instructions"),
-        *column.numbers("started_ms?", "ended_ms?", "updated_ms?"),
-        *column.plain("outcome"),
-        *column.numbers(*TOKENS),
-        *column.reals("usd?"),
-        *column.numbers("usd_is_estimate", "wall_clock_ms?", "turns", "retries", "message_count", "event_count"),
-        *column.names("task_ref?"),
-        *column.plain("content_hash?", "spawn_call_id?"),
-        *column.numbers("schema_version", "discovered_ms?", "ingested_ms?", "analyzed_ms?", "evicted_ms?"),
-        *column.plain("key?", "channel?", "chat_id?", "user_id?", "character_id?"),
-        *column.documents("metadata"),
-    ),
-    owner=BY_SESSION,
-    key=("agent", "native_session_id"),
-    has_rowid=True,
-    is_exported=True,
-    is_derived=True,
-    extras=(
-        # Two sessions may be shown by one name: `top/sub`, and `sub` whose root is `top`.
-        "CREATE INDEX sessions_by_uid ON sessions (session_uid)",
-        "CREATE INDEX sessions_by_time ON sessions (ended_ms)",
-        *SESSIONS_BY_NAMES,
-        SESSIONS_BY_CLASS,
-        "CREATE INDEX sessions_by_root ON sessions (root_session_uid)",
-        'CREATE INDEX sessions_by_group ON sessions ("group") WHERE "group" <> \'main\'',
-        "CREATE INDEX sessions_to_distil ON sessions (agent) WHERE analyzed_ms IS NULL AND evicted_ms IS NULL",
-    ),
-)
-
-SESSION_SOURCES = Table(
-    "session_sources",
-    MEMORY,
-    (
-        *column.plain("agent", "native_session_id", "host"),
-        *column.paths("path"),
-        *column.numbers("bytes", "gone_ms?"),
-    ),
-    owner=BY_SESSION,
-    key=("agent", "native_session_id", "host", "path"),
-    is_exported=True,
-    is_derived=True,
-)
-
-
-class SessionRow(NamedTuple):
-    """A session as stored. The last five fields are those of live hosts, empty for sessions read from logs."""
+class SessionHeader(NamedTuple):
+    """What a hit says of its session. `host_key` is the name that an agent host knows it by."""
 
     agent: str
     native_session_id: str
     session_uid: str
     root_session_uid: str
-    parent_session_uid: str | None
-    base_session_uid: str | None
-    base_end: str | None
-    session_class: str
-    group: str
-    host: str | None
-    repo: str | None
-    domain: str | None
-    cwd: str | None
-    git_root: str | None
-    git_remote: str | None
-    git_branch: str | None
-    model: str | None
-    provider: str | None
-    agent_version: str | None
     title: str | None
-    instructions: str
+    repo: str | None
     started_ms: int | None
     ended_ms: int | None
-    updated_ms: int | None
-    outcome: str
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    reasoning_tokens: int
-    usd: float | None
-    usd_is_estimate: int  # 2: of some requests the price is not known
-    wall_clock_ms: int | None
-    turns: int
-    retries: int
-    message_count: int
-    event_count: int
-    task_ref: str | None
-    content_hash: str | None
-    spawn_call_id: str | None
-    schema_version: int
-    discovered_ms: int | None
-    ingested_ms: int | None
-    metadata: str
-    key: str | None = None
+    outcome: str | None
+    evicted_ms: int | None = None
+    cwd: str | None = None
+    host_key: str | None = None
     channel: str | None = None
     chat_id: str | None = None
-    user_id: str | None = None
-    character_id: str | None = None
+    path: str | None = None  # of one of its files
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.agent, self.native_session_id)
+
+    def is_of_repo(self, name: str | None) -> bool:
+        """Whether its repository has this name, or one that ends so; None is any."""
+        return name is None or f"/{self.repo or ''}".lower().endswith(f"/{name.strip('/')}".lower())
 
 
-class StoredRow(NamedTuple):
-    """The part of a row that other sessions' rows depend on."""
+class SessionFilter(NamedTuple):
+    """Which sessions count: for each column any of its values, and for `excluded` none of them.
 
-    session_uid: str
-    root_session_uid: str
-    parent_session_uid: str | None
+    `uids` are the only ones that do, None any; `excluded_uids` do not. Times: active at or after `since_ms`, begun
+    before `before_ms`. `text` is a part of the title, `root` the uid of what began it all. `is_idle`: True only
+    sessions without any work, False only those with some. `is_evicted`: without raw detail.
+    """
 
-
-class SourceOfSession(NamedTuple):
-    host: str
-    path: str
-    bytes: int
-    gone_ms: int | None
+    chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    excluded: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    uids: frozenset[str] | None = None
+    excluded_uids: frozenset[str] = frozenset()
+    since_ms: int | None = None
+    before_ms: int | None = None
+    text: str | None = None
+    root: str | None = None
+    roots_only: bool = False
+    is_idle: bool | None = None
+    is_evicted: bool = False
 
 
 class Match(NamedTuple):
+    """A session that goes by some name."""
+
     session_uid: str
     root_session_uid: str
     is_exact: bool
 
 
-class Place(NamedTuple):
-    """Where a session worked, as its log has it and as it is named."""
-
-    agent: str
-    native_session_id: str
-    session_uid: str
-    root_session_uid: str
-    cwd: str | None
-    git_root: str | None
-    git_remote: str | None
-    repo: str | None
-    domain: str | None
-    git_branch: str | None = None
-
-
-class Member(NamedTuple):
-    """A session as far as its group depends on it; what a live host keeps has the group that the host gave it."""
-
-    key: SessionKey
-    session_uid: str
-    root_session_uid: str
-    base_session_uid: str | None
-    cwd: str | None
-    group: str
-    is_live: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFilter:
-    """Which sessions to list. `text` is a part of the title, `repo` any ending of the repository's name."""
-
-    headers: HeaderFilter = ANY_SESSION
-    uid: str | None = None
-    repo: str | None = None
-    text: str | None = None
-    root: str | None = None
-    roots_only: bool = False
-    is_idle: bool | None = None  # True: only sessions without any work, False: only those with some
-    sort: str = "recent"
-    limit: int | None = None
-    offset: int = 0
-
-
+ANY_SESSION = SessionFilter()
+# How a column is compared.
+_TESTS = {
+    "agent": "agent = ? COLLATE NOCASE",
+    "repo": "repo = ?",
+    "repo ending": "('/' || repo) LIKE '%/' || ? ESCAPE '\\'",
+    "branch": "git_branch = ? COLLATE NOCASE",
+    "model": "model LIKE '%' || ? || '%' ESCAPE '\\'",
+    "outcome": "outcome = ?",
+    "class": "session_class = ?",
+    "group": '"group" = ? COLLATE NOCASE',
+    "channel": "channel = ? COLLATE NOCASE",
+    "user": "user_id = ? COLLATE NOCASE",
+    "domain": "domain = ? COLLATE NOCASE",
+    "task": "task_ref = ? COLLATE NOCASE",
+    "session": "session_uid = ?",
+}
+_IN_PART = frozenset({"model", "repo ending"})  # compared by LIKE
+# Nobody asked for anything and no model answered: `/status`, `/login`, a start without a prompt; or a warm-up.
+IS_IDLE = "(session_class = 'warm-up' OR (turns = 0 AND output_tokens = 0))"
+_SELECTED = {
+    "host_key": 's."key"',
+    "path": "(SELECT f.path FROM session_sources f"
+    " WHERE (f.agent, f.native_session_id) = (s.agent, s.native_session_id)"
+    " ORDER BY f.gone_ms IS NOT NULL, f.path LIMIT 1)",
+}
+HEADER_COLUMNS = ", ".join(_SELECTED.get(name, f"s.{name}") for name in SessionHeader._fields)
 # What lists can be sorted by, the greatest first.
 _ORDERS = {
     "recent": "coalesce(ended_ms, 0)",
@@ -216,121 +108,64 @@ _ORDERS = {
 }
 SORTS = tuple(_ORDERS)
 _MOMENTS = ("started", "ended", "updated", "discovered", "ingested", "analyzed", "evicted")
-_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
-_READ = f"{_COLUMNS}, analyzed_ms, evicted_ms"
-# A repair may have given up events that were then read again from a source: no eviction keeps them out.
-_TAKE_BACK = (
-    "UPDATE sessions SET evicted_ms = NULL WHERE agent = ?1 AND native_session_id = ?2 AND evicted_ms IS NOT NULL"
-    " AND NOT EXISTS (SELECT 1 FROM evictions WHERE agent = ?1 AND native_session_id = ?2)"
-)
-# Until it is made again: has_outdated sees that.
-_OUTDATE_DIGEST = (
-    "UPDATE digests SET checked_by = 0 WHERE agent = ?1 AND native_session_id = ?2 AND ingested_ms IS NOT"
-    " (SELECT ingested_ms FROM sessions WHERE agent = ?1 AND native_session_id = ?2)"
-)
 
 
 class Sessions:
-    """The sessions of a store."""
+    """The rows of sessions in memory.db, for whoever reads them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, rows: Sequence[tuple[SessionRow, Sequence[SourceOfSession]]]) -> None:
-        """Write sessions' rows; what other steps added (watermarks) stays."""
-        updates = ", ".join(
-            f'"{name}" = excluded."{name}"'
-            for name in SessionRow._fields[2:]
-            if name not in ("repo", "domain", "group")
-        )
-        keys = [SessionKey(row.agent, row.native_session_id) for row, _ in rows]
-        with self._database.transaction() as connection:
-            connection.executemany(
-                f"INSERT INTO sessions ({_COLUMNS}) VALUES ({', '.join('?' * len(SessionRow._fields))})"
-                f" ON CONFLICT (agent, native_session_id) DO UPDATE SET {updates}",
-                [row for row, _ in rows],
-            )
-            name_sessions(connection, keys)
-            connection.executemany(_TAKE_BACK, keys)
-            connection.executemany(_OUTDATE_DIGEST, keys)
-            connection.executemany("DELETE FROM session_sources WHERE agent = ? AND native_session_id = ?", keys)
-            connection.executemany(
-                "INSERT INTO session_sources VALUES (?, ?, ?, ?, ?, ?)",
-                [(*key, *source) for key, (_, sources) in zip(keys, rows, strict=True) for source in sources],
-            )
-
-    def stored(self, keys: Iterable[SessionKey]) -> dict[SessionKey, StoredRow]:
-        """What the rows of these sessions say by now, as far as there are any."""
-        columns = ", ".join(StoredRow._fields)
+    def of(self, keys: Collection[SessionKey]) -> dict[SessionKey, SessionHeader]:
+        """The headers of these sessions; one that is still being read for the first time has none."""
         rows = self._database.rows(
-            f"{KEYS}SELECT agent, k.native_id, {columns}"
-            " FROM keys k JOIN sessions s USING (agent) WHERE s.native_session_id = k.native_id",
+            f"SELECT {HEADER_COLUMNS} FROM json_each(?) k CROSS JOIN sessions s"
+            " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
             (json_keys(keys),),
         )
-        return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
+        return {SessionKey(row[0], row[1]): SessionHeader(*row) for row in rows}
 
-    def task_refs(self) -> list[str]:
-        """The tasks of all sessions, each once."""
-        return self._database.column("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")
-
-    def set_task_refs(self, refs: Mapping[SessionKey, str]) -> None:
-        """Say what sessions whose rows were just put worked on."""
-        self._database.write_all(
-            "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
-            [(ref, *key) for key, ref in refs.items()],
+    def named(self, uids: Collection[str]) -> dict[str, SessionHeader]:
+        rows = self._database.rows(
+            f"SELECT {HEADER_COLUMNS} FROM sessions s WHERE session_uid IN (SELECT value FROM json_each(?))",
+            (json_list(uids),),
         )
+        return {header.session_uid: header for header in (SessionHeader(*row) for row in rows)}
 
-    def find(self, criteria: SessionFilter) -> "list[Session]":
+    def find(
+        self, criteria: SessionFilter = ANY_SESSION, *, sort: str = "recent", limit: int | None = None, offset: int = 0
+    ) -> "list[Session]":
         """Sessions that match, newest first unless sorted by something else."""
-        conditions, bindings = _conditions(criteria)
-        limit = -1 if criteria.limit is None else criteria.limit
-        return self._select(conditions, bindings, criteria.sort, f" LIMIT {limit:d} OFFSET {criteria.offset:d}")
+        conditions, bindings = session_conditions(criteria)
+        return self._select(conditions, bindings, sort, f" LIMIT {-1 if limit is None else limit:d} OFFSET {offset:d}")
 
-    def count(self, criteria: SessionFilter | None = None) -> int:
-        """How many sessions match, whatever the limit."""
-        conditions, bindings = _conditions(criteria or SessionFilter())
-        return int(self._database.value(f"SELECT count(*) FROM sessions{conditions}", bindings))
+    def count(self, criteria: SessionFilter = ANY_SESSION) -> int:
+        """How many sessions match."""
+        conditions, bindings = session_conditions(criteria)
+        return int(self._database.value(f"SELECT count(*) FROM sessions WHERE {conditions}", bindings))
 
-    def class_counts(self) -> dict[str, int]:
-        """How many sessions there are of each class."""
-        return dict(self._database.rows("SELECT session_class, count(*) FROM sessions GROUP BY 1"))
-
-    def find_named(self, agent: str, native_id: str) -> "Session | None":
+    def find_named(self, key: SessionKey) -> "Session | None":
         """The session with these ids, if there is a row of it."""
-        return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
-
-    def spawned(self, parent_uid: str) -> list[SessionKey]:
-        """The sessions that this one spawned itself."""
-        sql = "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?"
-        return self._database.read(SessionKey, sql, (parent_uid,))
+        return next(iter(self._select("agent = ? AND native_session_id = ?", [*key])), None)
 
     def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
+        from recollect.schema import SessionSource  # these take time to load, and a search needs none
+        from recollect.store.tables.session_rows import READ_COLUMNS
+
         order = f"{_ORDERS[sort]} DESC, {_ORDERS['recent']} DESC, session_uid"
-        rows = self._database.rows(f"SELECT {_READ} FROM sessions{conditions} ORDER BY {order}{limit}", bindings)
-        sources = self._sources_of({(row[0], row[1]) for row in rows})
-        with translated(self._database.path):
-            return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
-
-    def _sources_of(self, keys: set[tuple[str, str]]) -> "dict[tuple[str, str], list[SessionSource]]":
-        from recollect.schema import SessionSource  # takes time to load, and most sweeps need none
-
-        found: dict[tuple[str, str], list[SessionSource]] = {}
-        where, bindings = "", []
-        if len(keys) < 200:
-            where = (
-                f" WHERE (agent, native_session_id) IN (VALUES {', '.join(['(?, ?)'] * len(keys))})"
-                if keys
-                else " WHERE 0"
-            )
-            bindings = [part for key in keys for part in key]
+        names = ", ".join(f'"{name}"' for name in READ_COLUMNS)
+        rows = self._database.rows(f"SELECT {names} FROM sessions WHERE {conditions} ORDER BY {order}{limit}", bindings)
+        sources: dict[tuple[str, str], list[SessionSource]] = {row[:2]: [] for row in rows}
         for agent, native_id, host, path, size, gone_ms in self._database.iter_rows(
-            f"SELECT agent, native_session_id, host, path, bytes, gone_ms FROM session_sources{where}",
-            bindings,
+            f"{KEYS}SELECT keys.agent, native_id, host, path, bytes, gone_ms FROM keys CROSS JOIN session_sources s"
+            " ON s.agent = keys.agent AND s.native_session_id = keys.native_id",
+            (json_keys(sources),),
         ):
-            found.setdefault((agent, native_id), []).append(SessionSource(path, size, host, rfc3339(gone_ms)))
-        return found
+            sources[agent, native_id].append(SessionSource(path, size, host, rfc3339(gone_ms)))
+        with translated(self._database.path):
+            return [_session(dict(zip(READ_COLUMNS, row, strict=True)), sources[row[:2]]) for row in rows]
 
-    def matching(self, text: str) -> list[Match]:
+    def named_like(self, text: str) -> list[Match]:
         """Sessions whose id begins or ends with `text` (6 characters or more), or whose id or title it is.
 
         Of two sessions with one uid both match if one does, so that neither is taken for the other.
@@ -345,59 +180,6 @@ class Sessions:
             (text, escaped(text)),
         )
         return [Match(uid, root, bool(is_exact)) for uid, root, is_exact in rows]
-
-    def checkouts(self) -> list[Place]:
-        """Where every session worked."""
-        columns = ", ".join(Place._fields)
-        return self._database.read(Place, f"SELECT {columns} FROM sessions ORDER BY session_uid")
-
-    def members(self) -> list[Member]:
-        """What decides on the group of each session, but for its files."""
-        rows = self._database.rows(
-            "SELECT agent, native_session_id, session_uid, root_session_uid, base_session_uid, cwd,"
-            ' "group", "key" IS NOT NULL FROM sessions ORDER BY session_uid'
-        )
-        return [Member(SessionKey(row[0], row[1]), *row[2:]) for row in rows]
-
-    def below(self, folder: str) -> list[SessionKey]:
-        """Sessions with a file below a folder."""
-        sql = "SELECT DISTINCT agent, native_session_id FROM session_sources WHERE substr(path, 1, ?) = ?"
-        return self._database.read(SessionKey, sql, (len(folder) + 1, f"{folder}/"))
-
-    def has_groups(self) -> bool:
-        """Whether any session belongs to a group other than the main one."""
-        return self._database.value("SELECT 1 FROM sessions WHERE \"group\" <> 'main' LIMIT 1") is not None
-
-    def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
-        """Write (repo, domain, agent, native id)."""
-        if repos:
-            self._database.write_all(
-                "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
-            )
-
-    def drop(self, sessions: Sequence[tuple[str, str]]) -> None:
-        """Delete the rows of sessions that turned out to be none; not of evicted ones."""
-        if not sessions:
-            return
-        evicted = set(self._database.rows("SELECT agent, native_session_id FROM sessions WHERE evicted_ms IS NOT NULL"))
-        sessions = [session for session in sessions if session not in evicted]
-        if sessions:
-            with self._database.transaction() as connection:
-                drop_digests(connection, sessions)
-                for table in ("sessions", "session_sources"):
-                    connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?", sessions)
-
-    def event_counts(self) -> dict[tuple[str, str], int]:
-        """How many events each session had when its row was made; without those whose events were dropped since."""
-        sql = "SELECT agent, native_session_id, event_count FROM sessions WHERE evicted_ms IS NULL"
-        return {(agent, native_id): count for agent, native_id, count in self._database.rows(sql)}
-
-    def set_evicted(self, sessions: Sequence[tuple[str, str]], at_ms: int) -> None:
-        """Note that the events of sessions (agent, native id) are no longer held."""
-        if sessions:
-            self._database.write_all(
-                f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
-            )
 
     def totals(self) -> list[dict[str, Any]]:
         """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""
@@ -415,30 +197,159 @@ class Sessions:
             for *sums, doubt, started_ms, ended_ms in rows
         ]
 
+    def latest(self, limit: int, offset: int) -> dict[SessionKey, int]:
+        """Sessions of any kind, those active last first, and when that was."""
+        sql = (
+            "SELECT agent, native_session_id, coalesce(ended_ms, 0) FROM sessions"
+            " ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?"
+        )
+        rows = self._database.rows(sql, (limit, offset))
+        return {SessionKey(agent, native_id): ended_ms for agent, native_id, ended_ms in rows}
 
-def _conditions(criteria: SessionFilter) -> tuple[str, list[Any]]:
-    clause, bindings = header_conditions(criteria.headers)
-    tests: list[tuple[str, Any]] = [
-        ("session_uid = ?", criteria.uid),
-        ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(criteria.repo)),
-        ("title LIKE '%' || ? || '%' ESCAPE '\\'", _like(criteria.text)),
-        ("root_session_uid = ?", criteria.root),
-    ]
-    used = [(test, value) for test, value in tests if value is not None]
-    clauses = [clause, *(test for test, _ in used), *(["parent_session_uid IS NULL"] if criteria.roots_only else [])]
+    def names(self, of: str) -> list[str]:
+        """The agents, repos, branches or models that there are sessions of, the latest first."""
+        column = {"agent": "agent", "repo": "repo", "branch": "git_branch", "model": "model"}[of]
+        return self._database.column(
+            f"SELECT {column} FROM sessions WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY max(ended_ms) DESC, 1"
+        )
+
+    def folders(self) -> list[tuple[str, str]]:
+        """Every folder that sessions worked in or called their checkout, with the repository's name."""
+        return self._database.rows(
+            "SELECT cwd, repo FROM sessions WHERE cwd IS NOT NULL AND repo IS NOT NULL"
+            " UNION SELECT git_root, repo FROM sessions WHERE git_root IS NOT NULL AND repo IS NOT NULL"
+        )
+
+    def keys(self, criteria: SessionFilter) -> list[SessionKey]:
+        conditions, bindings = session_conditions(criteria)
+        return self._database.read(
+            SessionKey, f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings
+        )
+
+    def roots_of_repo(self, name: str) -> set[str]:
+        """The roots of the sessions in repositories of this name."""
+        sql = f"SELECT DISTINCT root_session_uid FROM sessions WHERE {_TESTS['repo ending']}"
+        return set(self._database.column(sql, (escaped(name.strip("/")),)))
+
+    def households(self, uids: Collection[str]) -> list[SessionKey]:
+        """These sessions with all sub-agents below their roots."""
+        return self._database.read(
+            SessionKey,
+            "SELECT agent, native_session_id FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?1))"
+            " OR root_session_uid IN (SELECT value FROM json_each(?1))",
+            (json_list(uids),),
+        )
+
+    def trees(self, keys: Collection[SessionKey]) -> set[str]:
+        """The ids of all sessions that belong together with any of these: its root, and what that spawned."""
+        return set(
+            self._database.column(
+                "SELECT session_uid FROM sessions WHERE root_session_uid IN"
+                " (SELECT s.root_session_uid FROM json_each(?) k CROSS JOIN sessions s"
+                " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1)",
+                (json_keys(keys),),
+            )
+        )
+
+    def kin(self, uid: str) -> list[tuple[SessionHeader, str]]:
+        """What a session goes on from, what goes on from it or from the same one, and who spawned it, each with why."""
+        rows = self._database.rows(
+            f"SELECT {HEADER_COLUMNS}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
+            " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it'"
+            " WHEN s.session_uid = o.parent_session_uid THEN 'spawned it' ELSE 'forked from the same session' END"
+            " FROM sessions o JOIN sessions s ON s.session_uid IN (o.base_session_uid, o.parent_session_uid)"
+            " OR s.base_session_uid IN (o.session_uid, o.base_session_uid) WHERE o.session_uid = ?"
+            " ORDER BY s.started_ms, s.session_uid",
+            (uid,),
+        )
+        return [(SessionHeader(*row[:-1]), row[-1]) for row in rows]
+
+    def recent(self, limit: int, criteria: SessionFilter, offset: int = 0) -> list[SessionHeader]:
+        """Sessions that people or scripts began and that did something, those active last first.
+
+        A sub-agent is among them if it was chosen and the session that it belongs to was not.
+        """
+        where, bindings = _recent(criteria)
+        return self._database.read(
+            SessionHeader,
+            f"SELECT {HEADER_COLUMNS} FROM sessions s WHERE {where}"
+            " ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?",
+            [*bindings, limit, offset],
+        )
+
+    def recent_count(self, criteria: SessionFilter) -> int:
+        where, bindings = _recent(criteria)
+        return int(self._database.value(f"SELECT count(*) FROM sessions WHERE {where}", bindings))
+
+
+def _recent(criteria: SessionFilter) -> tuple[str, list[Any]]:
+    conditions, bindings = session_conditions(criteria)
+    if criteria.uids is None:
+        return f"parent_session_uid IS NULL AND NOT {IS_IDLE} AND {conditions}", bindings
+    is_shown = "(parent_session_uid IS NULL OR root_session_uid NOT IN (SELECT value FROM json_each(?)))"
+    return f"{is_shown} AND session_class <> 'warm-up' AND {conditions}", [json_list(criteria.uids), *bindings]
+
+
+def session_conditions(criteria: SessionFilter) -> tuple[str, list[Any]]:
+    """What a session must meet, as SQL on the table `sessions`."""
+    clauses: list[str] = []
+    bindings: list[Any] = []
+    for columns, is_chosen in ((criteria.chosen, True), (criteria.excluded, False)):
+        for name, values in columns:
+            tests = " OR ".join([_TESTS[name]] * len(values))
+            clauses.append(f"({tests})" if is_chosen else f"NOT coalesce({tests}, 0)")
+            bindings += [escaped(value.strip("/")) for value in values] if name in _IN_PART else values
+    if criteria.uids is not None:
+        clauses.append("session_uid IN (SELECT value FROM json_each(?))")
+        bindings.append(json_list(criteria.uids))
+    if criteria.roots_only:
+        clauses.append("parent_session_uid IS NULL")
+    if criteria.is_evicted:
+        clauses.append("evicted_ms IS NOT NULL")
     if criteria.is_idle is not None:
         clauses.append(IS_IDLE if criteria.is_idle else f"NOT {IS_IDLE}")
-    return f" WHERE {' AND '.join(clauses)}", [*bindings, *(value for _, value in used)]
+    if criteria.excluded_uids:
+        clauses.append("session_uid NOT IN (SELECT value FROM json_each(?))")
+        bindings.append(json_list(criteria.excluded_uids))
+    for test, value in (
+        ("ended_ms >= ?", criteria.since_ms),
+        ("started_ms < ?", criteria.before_ms),
+        (
+            "title LIKE '%' || ? || '%' ESCAPE '\\'",
+            None if criteria.text is None else escaped(criteria.text.strip("/")),
+        ),
+        ("root_session_uid = ?", criteria.root),
+    ):
+        if value is not None:
+            clauses.append(test)
+            bindings.append(value)
+    return " AND ".join(clauses) or "1", bindings
 
 
-def _like(text: str | None) -> str | None:
-    return None if text is None else escaped(text.strip("/"))
+# The sessions' own columns are meant by what is put in: `digests` has some of the same names.
+OF_DIGESTS = (
+    "digest IN (SELECT d.id FROM (SELECT agent, native_session_id FROM sessions WHERE {}) s JOIN digests d"
+    " ON d.agent = s.agent AND d.native_session_id = s.native_session_id)"
+)
 
 
-def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Session":
+def row_conditions(criteria: SessionFilter, of_sessions: str, moment: str) -> tuple[list[str], list[Any]]:
+    """What rows that sessions have in other tables must meet; the times are those of the rows, in the column `moment`.
+
+    `of_sessions` is the test for a row whose session is among those that `{}` selects from `sessions`.
+    """
+    conditions, bindings = session_conditions(criteria._replace(since_ms=None, before_ms=None))
+    tests = [of_sessions.format(conditions)] if bindings else ["1"]
+    for test, moment_ms in ((f"{moment} >= ?", criteria.since_ms), (f"{moment} < ?", criteria.before_ms)):
+        if moment_ms is not None:
+            tests.append(test)
+            bindings.append(moment_ms)
+    return tests, bindings
+
+
+def _session(row: dict[str, Any], sources: "list[SessionSource]") -> "Session":
     from recollect.schema import Cost, Session  # takes time to load, and most sweeps need none
 
-    row = dict(zip((*SessionRow._fields, "analyzed_ms", "evicted_ms"), values, strict=True))
     if row["analyzed_ms"] is not None:  # the first time counts for eviction; what came later was analysed as it came
         row["analyzed_ms"] = max(row["analyzed_ms"], row["ingested_ms"] or 0)
     moments = {f"{name}_at": rfc3339(row.pop(f"{name}_ms")) for name in _MOMENTS}

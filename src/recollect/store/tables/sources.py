@@ -2,17 +2,19 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from recollect.clock import now_ms
-from recollect.store.batch import Batch, SourceRow
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.table import BY_SOURCE, CACHE, Table
+
+if TYPE_CHECKING:  # a search looks for new files only
+    from recollect.store.batch import Batch
 
 SOURCES = Table(
     "sources",
@@ -44,6 +46,25 @@ PROBLEMS = Table(
     owner=BY_SOURCE,
     unique=("source", "offset"),
 )
+
+
+class SourceRow(NamedTuple):
+    """What is remembered of a file: its signature, and the cursor up to which it was read."""
+
+    host: str
+    agent: str
+    path: str
+    kind: str
+    size: int = 0
+    mtime_ns: int = -1  # of no file: one that is found there counts as changed
+    ctime_ns: int = -1
+    inode: int = 0
+    reader: int = 0
+    offset: int = 0
+    line: int = 0
+    head: str = ""
+    tail: str = ""
+    state: str = "{}"
 
 
 class KnownSource(NamedTuple):
@@ -123,7 +144,7 @@ class Sources:
         key = (row.host, row.agent, row.path)
         return self._database.value("SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path = ?", key) is not None
 
-    def save(self, connection: apsw.Connection, batch: Batch) -> int:
+    def save(self, connection: apsw.Connection, batch: "Batch") -> int:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
         source = self._upsert(connection, batch.source, None)
         _make_dirty(connection, [source], at_most=_SESSIONS_OF_A_LOG)
@@ -132,7 +153,7 @@ class Sources:
         return source
 
     @staticmethod
-    def save_unread(connection: apsw.Connection, batch: Batch) -> int:
+    def save_unread(connection: apsw.Connection, batch: "Batch") -> int:
         """Know a file that another store read, or that only packs tell of; one that is known keeps its cursor.
 
         It has no cursor: if it is ever found here, it is read from its start.
@@ -142,9 +163,7 @@ class Sources:
         source = connection.execute(sql, (row.host, row.agent, row.path)).get
         if source is None:
             columns = (*SourceRow._fields, "read_ms", "gone_ms")
-            bare = row._replace(
-                mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
-            )
+            bare = SourceRow(*row[:4], size=row.size, reader=READ_ELSEWHERE)
             connection.execute(
                 f"INSERT INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
                 (*bare, now_ms(), now_ms()),
@@ -197,6 +216,31 @@ class Sources:
     @staticmethod
     def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
         return int(connection.execute(_UPSERT, (*row, failure, now_ms())).get)
+
+    def latest(self, host: str, limit: int) -> list[tuple[str, int, int]]:
+        """Path, size and mtime_ns of the files that were written last, as they were when they were read."""
+        return self._database.rows(
+            "SELECT path, size, mtime_ns FROM sources WHERE host = ? AND gone_ms IS NULL"
+            " ORDER BY mtime_ns DESC LIMIT ?",
+            (host, limit),
+        )
+
+    def folders(self, host: str) -> set[str]:
+        """The folders in which files were read, with a slash at their end."""
+        paths = self._database.iter_rows("SELECT path FROM sources WHERE host = ?", (host,))
+        return {path.rpartition("/")[0] + "/" for (path,) in paths}
+
+    def roots(self, host: str, roots: Mapping[str, Iterable[Path]]) -> dict[str, list[str]]:
+        """The agents' homes, links resolved, below which files are known; by agent."""
+        resolved = {agent: sorted({os.path.realpath(path) for path in paths}) for agent, paths in roots.items()}
+        return {
+            agent: [path for path in paths if self._has_any(host, agent, path)] for agent, paths in resolved.items()
+        }
+
+    def _has_any(self, host: str, agent: str, root: str) -> bool:
+        sql = "SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path > ? AND path < ? LIMIT 1"
+        root = os.fsencode(root).decode("utf-8", "backslashreplace")
+        return self._database.value(sql, (host, agent, f"{root}/", f"{root}0")) is not None  # `0` comes after `/`
 
     def problems(self) -> list[SkippedLine]:
         return self._database.read(

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 import orjson
 
 from recollect.kinds import USER_MSG, SessionKey
+from recollect.store.batch import CostTotalRow
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import IS_ABANDONED, IS_ERROR, IS_REQUEST, IS_RETRY, Events
+from recollect.store.tables.events import IS_ABANDONED, IS_ERROR, IS_REQUEST, IS_RETRY, Payloads
 from recollect.store.tables.kept import Boundary, Kept
-from recollect.store.tables.sessions import SourceOfSession
+from recollect.store.tables.session_rows import SourceOfSession
 from recollect.store.tables.streams import Streams
 from recollect.store.tables.table import KEYS, json_keys
 
@@ -80,14 +81,6 @@ class Response(NamedTuple):
     requests: int = 1
 
 
-class RunningTotal(NamedTuple):
-    """What an agent said a session had cost by then."""
-
-    ledger: str
-    usd: float
-    ts_ms: int | None
-
-
 class StoredSession(NamedTuple):
     """All that cache.db holds of one session but its payloads. `steps` are in reading order, copies included.
 
@@ -99,7 +92,7 @@ class StoredSession(NamedTuple):
     steps: list[Step]
     responses: list[Response]  # without copies: they are counted where they were made
     infos: list[dict[str, Any]]
-    totals: list[RunningTotal]
+    totals: list[CostTotalRow]
     sources: list[SourceOfSession]
     kept: Kept | None = None
 
@@ -127,9 +120,9 @@ _place_and_uid = itemgetter(*(Step._fields.index(name) for name in ("lane", "pos
 class Steps:
     """Whole sessions of a store, many at a time."""
 
-    def __init__(self, database: Database, events: Events) -> None:
+    def __init__(self, database: Database, payloads: Payloads) -> None:
         self._database = database
-        self._events = events
+        self._payloads = payloads
         self._streams = Streams(database)
 
     def groups(self, keys: Sequence[SessionKey], sessions: int, events: int) -> Iterator[list[SessionKey]]:
@@ -226,14 +219,14 @@ class Steps:
             )
         )
 
-    def totals(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[RunningTotal]]:
+    def totals(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[CostTotalRow]]:
         """The running totals of sessions whose agent tells any, the least first."""
         rows = self._rows(
             keys,
             "SELECT s.agent, s.native_id, ledger, usd, ts_ms FROM keys CROSS JOIN streams s USING (agent, native_id)"
             " CROSS JOIN cost_totals c ON c.stream = s.id ORDER BY usd",
         )
-        return _grouped(rows, RunningTotal._make)
+        return _grouped(rows, CostTotalRow._make)
 
     def _sources(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[SourceOfSession]]:
         rows = self._rows(
@@ -251,7 +244,7 @@ class Steps:
         """The payloads of some events, by event; each frame is unpacked once."""
         ordered = sorted(steps, key=lambda step: step.payload_start)
         places = [(step.payload_start, step.payload_bytes) for step in ordered]
-        contents = self._events.iter_payloads(*key, places) if places else ()
+        contents = self._payloads.iter(key, places) if places else ()
         pairs = zip(ordered, contents, strict=True)
         return {step.event_uid: orjson.loads(raw) if raw else {} for step, raw in pairs}
 

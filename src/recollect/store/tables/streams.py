@@ -1,27 +1,38 @@
-"""Whole sessions of cache.db: which changed, how they are related, what they copied from one another."""
+"""Whole sessions of cache.db: which changed, what their sources say of them, which values they named."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
+from collections import defaultdict
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Sequence
+from recollect.kinds import FILES_LANE
+from recollect.kinds import SessionKey
+from recollect.schema import name_half
+from recollect.store.payloads import packs
+from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.database import translated
+from recollect.store.tables import column
+from recollect.store.tables.events import IS_ABANDONED
+from recollect.store.tables.events import IS_RETRY
+from recollect.store.tables.sources import READ_ELSEWHERE
+from recollect.store.tables.table import BY_NATIVE_ID
+from recollect.store.tables.table import BY_STREAM
+from recollect.store.tables.table import CACHE
+from recollect.store.tables.table import KEYS
+from recollect.store.tables.table import Table
+from recollect.store.tables.table import json_keys
+from recollect.store.tables.table import json_list
+from typing import Any
+from typing import NamedTuple
+from typing import TYPE_CHECKING
 import apsw
 import orjson
 
-from recollect.kinds import (
-    FILES_LANE,
-    HISTORY_LANE,
-    MAIN_LANE,
-    QUEUE_ONLY,
-    STAND_IN_LANE,
-    SessionKey,
-    may_tell_queued,
-)
-from recollect.schema import name_half
-from recollect.store.payloads import packs
-from recollect.store.sqlite.database import Database, translated
-from recollect.store.tables import column
-from recollect.store.tables.events import CONTENT, IS_ABANDONED, IS_RETRY, IS_TYPED, MAY_REPEAT, STANDS_IN, EventHeaders
-from recollect.store.tables.sources import READ_ELSEWHERE
-from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
+if TYPE_CHECKING:
+    from recollect.redact import NamedValue
+    from recollect.store.batch import Batch
+    from recollect.store.tables.steps import Step
+
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
 # the oldest version of the redaction rules that anything of it went through; NULL: none.
@@ -106,9 +117,6 @@ INFOS = Table(
     extras=tuple(f"CREATE INDEX infos_by_{link} ON infos (agent, {link}) WHERE {link} IS NOT NULL" for link in _LINKS),
 )
 
-if TYPE_CHECKING:
-    from recollect.store.tables.steps import Step
-
 
 class Ancestry(NamedTuple):
     """Where a session says it comes from, in native ids, and when its file was begun."""
@@ -125,9 +133,7 @@ _HAS_LOST = (
     f"SELECT 1 FROM stream_sources t JOIN streams s ON s.id = t.stream WHERE t.source = {LOST}"
     " AND (s.agent, s.native_id) = (infos.agent, infos.native_id)"
 )
-_CHOSEN = KEYS + "SELECT s.id FROM keys JOIN streams s USING (agent, native_id)"
-# What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
-_BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
+CHOSEN = KEYS + "SELECT s.id FROM keys JOIN streams s USING (agent, native_id)"
 HALF_BYTES = 8  # of an event_uid that name its session
 _STREAMS_AT_ONCE = 50  # others wait to write meanwhile
 
@@ -153,21 +159,17 @@ class Streams:
         rows = self._database.iter_rows("SELECT id, agent, native_id FROM streams")
         return {SessionKey(agent, native_id): stream for stream, agent, native_id in rows}
 
-    def set_dirty(self, keys: Iterable[tuple[str, str]], is_dirty: bool) -> None:
-        self._database.write_all(
-            "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
-        )
-
-    def set_all_dirty(self) -> None:
-        self._database.write("UPDATE streams SET is_dirty = 1")
+    def set_dirty(self, keys: Iterable[tuple[str, str]] | None = None, is_dirty: bool = True) -> None:
+        """Have sessions accounted for again: these, or all; or note that they were."""
+        if keys is None:
+            self._database.write("UPDATE streams SET is_dirty = ?", (is_dirty,))
+        else:
+            sql = "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?"
+            self._database.write_all(sql, [(is_dirty, *key) for key in keys])
 
     def has_infos(self) -> bool:
         """Whether any source was ever read that says something of a session."""
         return self._database.value("SELECT 1 FROM infos LIMIT 1") is not None
-
-    def infos(self, agent: str, native_id: str) -> list[dict[str, Any]]:
-        """What each source says about a session, in an order that does not depend on when it was read."""
-        return self.infos_of([SessionKey(agent, native_id)]).get(SessionKey(agent, native_id), [])
 
     def infos_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[dict[str, Any]]]:
         """What each source says about each of these sessions."""
@@ -222,42 +224,6 @@ class Streams:
         )
         return set(self._keys(KEYS + below, (json_keys(keys),)))
 
-    def copy_links(self, keys: Collection[SessionKey]) -> set[tuple[SessionKey, SessionKey]]:
-        """(session, session it has copies from), of all copies that these sessions made or that were made of them.
-
-        An event's uid begins with a hash of its session: so does what a copy points at, be that held or evicted.
-        """
-        made = self._database.rows(
-            f"SELECT DISTINCT stream, substr(copy_of, 1, {HALF_BYTES}) FROM events"
-            f" WHERE stream IN ({_CHOSEN}) AND copy_of IS NOT NULL",
-            (json_keys(keys),),
-        )
-        halves = {name_half(*key): key for key in keys}
-        taken = self._database.rows(
-            f"WITH halves AS MATERIALIZED (SELECT unhex(value) AS half FROM json_each(?))"
-            f" SELECT DISTINCT e.stream, half FROM halves CROSS JOIN events e"
-            f" ON e.copy_of BETWEEN half AND CAST(half || x'{'ff' * HALF_BYTES}' AS BLOB)",
-            (orjson.dumps([half.hex() for half in halves]).decode(),),
-        )
-        links = {*made, *taken}
-        names = EventHeaders(self._database).keys({stream for stream, _ in links})
-        owners = halves | self._owners({half for _, half in links} - halves.keys())
-        return {(names[stream], owners[half]) for stream, half in links if half in owners}
-
-    def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
-        """The sessions of these hashes, as far as their events or what they used are held."""
-        streams = {
-            half: self._database.value(
-                "SELECT coalesce((SELECT stream FROM events WHERE event_uid BETWEEN ?1 AND ?2 LIMIT 1),"
-                " (SELECT stream FROM evicted_streams WHERE uid_half = ?1))",
-                (half, half + b"\xff" * HALF_BYTES),
-            )
-            for half in halves
-        }
-        held = {stream for stream in streams.values() if stream is not None}
-        names = EventHeaders(self._database).keys(held)
-        return {half: names[stream] for half, stream in streams.items() if stream in names}
-
     def set_marks(self, events: Sequence["Step"]) -> None:
         """Write the kinds of events, and whether they are retries or abandoned."""
         if not events:
@@ -267,97 +233,6 @@ class Streams:
             f"UPDATE events SET kind = ?1, base_kind = nullif(?2, ?1), flags = (flags & {~derived}) | ?3 WHERE id = ?4",
             [(event.kind, event.base_kind, event.flags & derived, event.id) for event in events],
         )
-
-    def stand_ins(self) -> dict[int, tuple[str, str]]:
-        """Events that only stood in for what is held itself by now, each with its session.
-
-        A prompt history stands in for any log; a copy of the model's view stands in for the agent's log; a prompt in
-        an agent's queue stands in for the record that tells it. An agent that copies a conversation into its own log
-        repeats it.
-        """
-        repeated = self._repeated()
-        rows = self._database.rows(
-            "SELECT e.id, s.agent, s.native_id, lane, status IS ? FROM streams s CROSS JOIN events e"
-            f" ON e.stream = s.id WHERE s.is_dirty AND ({STANDS_IN})",
-            (QUEUE_ONLY,),
-        )
-        if not rows:
-            return repeated
-        lanes = self._lanes({(agent, native_id) for _, agent, native_id, lane, _ in rows if lane in _BETTER})
-        replaced = {
-            event: (agent, native_id)
-            for event, agent, native_id, lane, _ in rows
-            if lane in _BETTER and lanes[agent, native_id] & _BETTER[lane]
-        }
-        return repeated | replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
-
-    def _repeated(self) -> dict[int, tuple[str, str]]:
-        """Events of dirty sessions that may repeat another and say what it says, at its time.
-
-        Of a session that need not be read as a whole, the events since then. The user's own commands have no call ids
-        but those of their records.
-        """
-        rows = self._database.rows(
-            "SELECT DISTINCT s.id, s.agent, s.native_id FROM streams s CROSS JOIN events e ON e.stream = s.id"
-            " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0)"
-            f" WHERE s.is_dirty AND e.flags & {MAY_REPEAT}"
-        )
-        call = "iif(role = 'user', '', call_id)"
-        same = f"lane, ts_ms, coalesce(base_kind, kind), role, tool, {call}, {CONTENT.format('')}"
-        return {
-            event: (agent, native_id)
-            for stream, agent, native_id in rows
-            for (event,) in self._database.rows(
-                f"SELECT id FROM (SELECT id, native_id, flags & {MAY_REPEAT} AS may_repeat,"
-                f" first_value(native_id) OVER told AS original, min(flags & {MAY_REPEAT}) OVER told AS all_may"
-                " FROM events WHERE stream = ? AND ts_ms IS NOT NULL"
-                f" WINDOW told AS (PARTITION BY {same} ORDER BY flags & {MAY_REPEAT}, position, event_uid"
-                " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))"
-                " WHERE may_repeat AND (NOT all_may OR native_id <> original)",
-                (stream,),
-            )
-        }
-
-    def _lanes(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], set[str]]:
-        """Where events of these sessions come from: the agent's log, a stand-in for it, or a history of prompts."""
-        names = f"iif(e.lane IN ('{HISTORY_LANE}', '{STAND_IN_LANE}', '{FILES_LANE}'), e.lane, '')"
-        rows = self._database.rows(
-            f"{KEYS}SELECT DISTINCT s.agent, s.native_id, {names} FROM keys CROSS JOIN streams s"
-            " USING (agent, native_id) CROSS JOIN events e ON e.stream = s.id",
-            (json_keys(keys),),
-        )
-        lanes: dict[tuple[str, str], set[str]] = {}
-        for agent, native_id, lane in rows:
-            lanes.setdefault((agent, native_id), set()).add(lane)
-        return lanes
-
-    def drop_events(self, events: Iterable[int]) -> None:
-        self._database.write_all("DELETE FROM events WHERE id = ?", [(event,) for event in events])
-
-    def _delivered(self) -> dict[int, tuple[str, str]]:
-        """Queued prompts of dirty sessions that another event tells; the same words of days before or later do not."""
-        waiting = self._database.rows(
-            "SELECT e.id, s.agent, s.native_id, e.stream, hex(retry_key), ts_ms"
-            " FROM streams s CROSS JOIN events e ON e.stream = s.id"
-            f" WHERE s.is_dirty AND ({STANDS_IN}) AND status = ? AND retry_key IS NOT NULL",
-            (QUEUE_ONLY,),
-        )
-        if not waiting:
-            return {}
-        streams, keys = {row[3] for row in waiting}, {row[4] for row in waiting}
-        delivered = self._database.rows(
-            "SELECT stream, hex(retry_key), ts_ms FROM json_each(?) s CROSS JOIN json_each(?) k CROSS JOIN events"
-            f" ON stream = s.value AND retry_key = unhex(k.value) AND {IS_TYPED} WHERE status IS NOT ?",
-            (json_list(streams), json_list(keys), QUEUE_ONLY),
-        )
-        times: dict[tuple[int, str], list[int | None]] = {}
-        for stream, key, ts_ms in delivered:
-            times.setdefault((stream, key), []).append(ts_ms)
-        return {
-            event: (agent, native_id)
-            for event, agent, native_id, stream, key, ts_ms in waiting
-            if any(may_tell_queued(told_ms, ts_ms) for told_ms in times.get((stream, key), ()))
-        }
 
     def keep(self, sources: Collection[int]) -> None:
         """Note that these sources have lost a part: nothing of their sessions is dropped from now on."""
@@ -431,3 +306,74 @@ def _empty(connection: apsw.Connection, streams: list[int]) -> None:
         "UPDATE streams SET next_seq = 1, stream_bytes = 0, pack_generation = pack_generation + 1, pack_bytes = 0,"
         f" is_dirty = 1 WHERE id IN {chosen}"
     )
+
+
+# Values that sessions named, as the digits of their marks: what is read later is compared with them. One `is_due` until
+# it is hidden in all that was stored of its session before it was named.
+NAMED_VALUES = Table(
+    "named_values",
+    CACHE,
+    (*column.numbers("stream"), *column.plain("digits", "rule"), column.count("is_due", 1)),
+    owner=BY_STREAM,
+    key=("stream", "digits"),
+    extras=("CREATE INDEX IF NOT EXISTS named_values_due ON named_values (stream) WHERE is_due",),
+)
+
+
+class NamedMark(NamedTuple):
+    """A value that a session named, by the digits of its mark."""
+
+    session: SessionKey
+    digits: str
+    rule: str
+
+
+def note_named(connection: apsw.Connection, stream: int, values: "Sequence[NamedValue]") -> None:
+    connection.executemany(
+        "INSERT OR IGNORE INTO named_values (stream, digits, rule) VALUES (?, ?, ?)",
+        [(stream, value.digits, value.rule) for value in values],
+    )
+
+
+class NamedValues:
+    """The named values of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.at_hand: dict[SessionKey, list[NamedValue]] = defaultdict(list)  # until they are settled
+
+    def remember(self, batches: "Iterable[Batch]") -> None:
+        """Have the values of batches at hand, which is in memory only."""
+        for batch in batches:
+            for part in batch.streams:
+                if part.named:
+                    self.at_hand[SessionKey(batch.source.agent, part.native_id).root] += part.named
+
+    def all(self) -> dict[SessionKey, dict[str, str]]:
+        """The rules of all values by the digits of their marks, for each session with its sub-agents."""
+        return by_root(self._marks("1"))
+
+    def due(self) -> list[NamedMark]:
+        return self._marks("is_due")
+
+    def _marks(self, condition: str) -> list[NamedMark]:
+        rows = self._database.rows(
+            "SELECT s.agent, s.native_id, n.digits, n.rule FROM named_values n"
+            f" JOIN streams s ON s.id = n.stream WHERE {condition}"
+        )
+        return [NamedMark(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
+
+    def settle(self, marks: Iterable[NamedMark]) -> None:
+        """Note that values are hidden in all that is stored of their sessions."""
+        self.at_hand.clear()
+        self._database.write_all(
+            f"UPDATE named_values SET is_due = 0 WHERE {BY_STREAM.of_session} AND digits = ?3",
+            [(*mark.session, mark.digits) for mark in marks],
+        )
+
+
+def by_root(marks: Iterable[NamedMark]) -> dict[SessionKey, dict[str, str]]:
+    rules: dict[SessionKey, dict[str, str]] = {}
+    for mark in marks:
+        rules.setdefault(mark.session.root, {})[mark.digits] = mark.rule
+    return rules
