@@ -58,12 +58,9 @@ TITLE_CHARS = 80
 MIRRORED = "session_store"  # in the metadata of a session that an SDK mirrors here: where
 FACTS = ("key", "channel", "chat_id", "user_id", "character_id")
 
-<<<<<<<
-=======
 from recollect.agentkit.values import as_id, media_reference, storable
 from recollect.errors import NotFound
 from recollect.live.records import CHANGED, MISSING, MOVED, PRESENT, Media, Message
->>>>>>>
 
 class Appender:
     """Appends to sessions of one agent by their keys. The rules of redaction are loaded once."""
