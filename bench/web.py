@@ -29,10 +29,9 @@ from urllib.request import Request, urlopen
 import orjson
 
 from recollect.api import Memory, open_memory
-from recollect.web.app import PAGES, Site
+from recollect.web.app import PAGES, Live, Readers, Site
 from recollect.web.guard import Tokens
 from recollect.web.pages import Params
-from recollect.web.session import Live, Readers
 
 EVENTS_PER_MB = 185  # of generated logs
 PEER = "agentsview"

@@ -4,41 +4,25 @@ Most sweeps find nothing new and must be quick: what only a changed file needs (
 the distiller's patterns) is called through its package, which loads it then.
 """
 
-from collections import Counter
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
-from functools import partial
-from recollect import analysis
-from recollect import forget
-from recollect import ingest
-from recollect import sessions
-from recollect.clock import now_ms
-from recollect.config import Settings
-from recollect.config import read_hooks
-from recollect.home import PREPARED_NAME
-from recollect.home import RESCUED_NAME
-from recollect.ingest import Changes
-from recollect.ingest import Chosen
-from recollect.ingest import find_changes
-from recollect.kinds import SessionKey
-from recollect.retention import BudgetReport
-from recollect.retention import finish_evictions
-from recollect.retention import keep_within_budget
-from recollect.sessions import is_settled
-from recollect.store import Store
-from recollect.store import note_finished
-from recollect.store import note_progress
-from recollect.store import read_sweep_state
-from recollect.store import sweep_lock
-from recollect.text import Progress
-from typing import Any
-from typing import TYPE_CHECKING
 import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from recollect import analysis, forget, ingest, sessions
+from recollect.clock import now_ms
+from recollect.config import Settings, read_hooks
+from recollect.home import PREPARED_NAME, RESCUED_NAME
+from recollect.ingest import Changes, Chosen, find_changes
+from recollect.kinds import SessionKey
+from recollect.retention import BudgetReport, finish_evictions, keep_within_budget
+from recollect.sessions import is_settled
+from recollect.store import Store, note_finished, note_progress, read_sweep_state, sweep_lock
+from recollect.text import Progress
 
 if TYPE_CHECKING:
-    from recollect.ingest import Group
-    from recollect.ingest import Task
+    from recollect.ingest import Group, Task
     from recollect.redact import Redactor
 
 

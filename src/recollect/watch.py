@@ -5,30 +5,23 @@ miss (a sleeping machine, a home that did not exist, a file moved in) is found b
 every ten minutes, and whenever time has passed without a look.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextlib import suppress
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
+
 from recollect.agentkit.files import Source
 from recollect.agents import get_adapter
 from recollect.clock import now_ms
 from recollect.config import Settings
 from recollect.errors import RecollectError
 from recollect.sessions import with_group_homes
-from recollect.store import NETWORK_FILE_SYSTEMS
-from recollect.store import WatchState
-from recollect.store import file_system_type
-from recollect.store import open_store
-from recollect.store import watch_lock
-from recollect.sweep import SweepReport
-from recollect.sweep import sweep
+from recollect.store import NETWORK_FILE_SYSTEMS, WatchState, file_system_type, open_store, watch_lock
+from recollect.sweep import SweepReport, sweep
 from recollect.text import silent
-from threading import Event
-import os
-import time
 
 FULL_SECONDS = 600
 _LOOK_SECONDS = 1  # how often the watcher looks up while nothing changes

@@ -1,44 +1,38 @@
 """What is found, how it is grouped and shown, and what is left out."""
 
-from pathlib import Path
-from recollect.agentkit.protocol import EventRecord
-from recollect.agentkit.protocol import SessionInfo
-from recollect.agents import adapters
-from recollect.agents import session_variables
-from recollect.api import Memory
-from recollect.api import open_memory
-from recollect.distill.texts import estimate_tokens
-from recollect.errors import UsageError
-from recollect.recall import Options
-from recollect.recall import search
-from recollect.schema import ASSISTANT_MSG
-from recollect.schema import DECISION
-from recollect.schema import EDIT
-from recollect.schema import ERROR
-from recollect.schema import FILES_LANE
-from recollect.schema import LIFECYCLE
-from recollect.schema import TOOL_CALL
-from recollect.schema import TOOL_RESULT
-from recollect.schema import USER_MSG
-from recollect.store import EventFilter
-from recollect.store import Term
-from recollect.store import Wanted
-from recollect.store import open_for_reading
-from recollect.store.sqlite.database import connect
-from tests.builders import Home
-from tests.builders import at_ms
-from tests.builders import event
-from tests.builders import sweep
-from tests.logs import CLAUDE
-from typing import Any
-import apsw
-import orjson
 import os
-import pytest
 import random
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Any
+
+import apsw
+import orjson
+import pytest
+
+from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.agents import adapters, session_variables
+from recollect.api import Memory, open_memory
+from recollect.distill.texts import estimate_tokens
+from recollect.errors import UsageError
+from recollect.recall import Options, search
+from recollect.schema import (
+    ASSISTANT_MSG,
+    DECISION,
+    EDIT,
+    ERROR,
+    FILES_LANE,
+    LIFECYCLE,
+    TOOL_CALL,
+    TOOL_RESULT,
+    USER_MSG,
+)
+from recollect.store import EventFilter, Term, Wanted, open_for_reading
+from recollect.store.sqlite.database import connect
+from tests.builders import Home, at_ms, event, sweep
+from tests.logs import CLAUDE
 
 MARK = "recollect-0123456789abcdef"
 

@@ -1,42 +1,30 @@
 """Anything that can happen to sessions and their files, in any order, and what must hold after every sweep."""
 
+import os
+import shutil
+import tempfile
 from collections import Counter
-from dataclasses import dataclass
-from dataclasses import field
-from hypothesis import HealthCheck
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine
-from hypothesis.stateful import initialize
-from hypothesis.stateful import precondition
-from hypothesis.stateful import rule
+from dataclasses import dataclass, field
 from pathlib import Path
-from recollect import failpoints
-from recollect import sweep
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from recollect import failpoints, sweep
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.analysis import distiller
 from recollect.api import Memory
 from recollect.clock import now_ms
-from recollect.errors import NotFound
-from recollect.errors import RecollectError
+from recollect.errors import NotFound, RecollectError
 from recollect.retention import apply as budget
 from recollect.retention.plan import Limits
-from recollect.schema import Session
-from recollect.schema import event_uid
+from recollect.schema import Session, event_uid
 from recollect.sessions import account
 from recollect.store.tables.evictions import RetentionEvent
-from tests.builders import AGENT
-from tests.builders import Home
-from tests.builders import ScriptedAdapter
-from tests.retention.rig import as_copied
-from tests.retention.rig import grow
-from tests.retention.rig import limit
-from tests.retention.rig import opened
-from tests.retention.rig import talk
-import os
-import shutil
-import tempfile
+from tests.builders import AGENT, Home, ScriptedAdapter
+from tests.retention.rig import as_copied, grow, limit, opened, talk
 
 IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
 EXAMPLES, STEPS = (2100, 50) if IS_SOAK else (12, 50)

@@ -4,21 +4,13 @@ An agent without such a module can only be read. Whoever writes a draft has show
 """
 
 from collections import Counter
-from collections.abc import Collection
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from recollect.kinds import ASSISTANT_MSG
-from recollect.kinds import FILES_LANE
-from recollect.kinds import HISTORY_LANE
-from recollect.kinds import KIND_FAMILY
-from recollect.kinds import TOOL_CALL
-from recollect.kinds import USER_MSG
-from recollect.schema import Event
-from recollect.schema import Session
+from typing import Any, NamedTuple, Protocol
+
+from recollect.kinds import ASSISTANT_MSG, FILES_LANE, HISTORY_LANE, KIND_FAMILY, TOOL_CALL, USER_MSG
+from recollect.schema import Event, Session
 from recollect.text import plural
-from typing import Any
-from typing import NamedTuple
-from typing import Protocol
 
 Item = tuple[Event, dict[str, Any]]  # an event and its payload
 

@@ -1,44 +1,27 @@
 """Care of a store: what must work even if there is none, or if it cannot be opened."""
 
 from __future__ import annotations
+
+import sys
 from contextlib import suppress
 from pathlib import Path
-from recollect import care
-from recollect import forget
-from recollect import ingest
-from recollect import redact
-from recollect import sessions
-from recollect.agentkit.files import Source
-from recollect.agentkit.files import resolve_root
-from recollect.config import load_settings
-from recollect.config import refuse_in_group
-from recollect.errors import BadConfig
-from recollect.errors import NotFound
-from recollect.errors import StoreTooNew
-from recollect.errors import StoreUnwritable
-from recollect.store import MEMORY_NAME
-from recollect.store import ballast
-from recollect.store import open_for_reading
-from recollect.store import open_store
-from recollect.store import sweep_lock
-from recollect.text import Progress
-from recollect.text import silent
-from typing import Any
-from typing import NamedTuple
-from typing import TYPE_CHECKING
-import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recollect import care, forget, ingest, redact, sessions
+from recollect.agentkit.files import Source, resolve_root
+from recollect.config import load_settings, refuse_in_group
+from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
+from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from os import PathLike
-    from recollect.care import Finding
-    from recollect.care import RepairReport
-    from recollect.care import RestoreReport
-    from recollect.care import Schedule
+    from threading import Event
+
+    from recollect.care import Finding, RepairReport, RestoreReport, Schedule
     from recollect.config import Settings
     from recollect.watch import Attempt
-    from threading import Event
 
 
 class CheckedText(NamedTuple):

@@ -1,37 +1,26 @@
 """Pushing facts and exchanges to a graph database and a model, once the user has configured them and asks for it."""
 
 from __future__ import annotations
+
+import asyncio
 from dataclasses import replace
-from datetime import UTC
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
 from recollect import analysis
-from recollect.config import graphiti_secrets
-from recollect.config import quiet_graphiti
-from recollect.config import refuse_in_group
-from recollect.errors import BadConfig
-from recollect.errors import RecollectError
+from recollect.config import graphiti_secrets, quiet_graphiti, refuse_in_group
+from recollect.errors import BadConfig, RecollectError
 from recollect.kinds import session_uid
 from recollect.knowledge import graphiti
-from recollect.recall import Filters
-from recollect.recall import NO_FILTERS
-from recollect.sessions import add_up
-from recollect.sessions import usd_of
-from recollect.store import MAIN_GROUP
-from recollect.store import Response
-from recollect.store import push_lock
-from recollect.text import Progress
-from recollect.text import silent
-from typing import NamedTuple
-from typing import TYPE_CHECKING
-import asyncio
+from recollect.recall import NO_FILTERS, Filters
+from recollect.sessions import add_up, usd_of
+from recollect.store import MAIN_GROUP, Response, push_lock
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.knowledge.graphiti import Episode
-    from recollect.knowledge.graphiti import EpisodesPushed
-    from recollect.knowledge.graphiti import FactsPushed
-    from recollect.knowledge.graphiti import Forecast
+    from recollect.knowledge.graphiti import Episode, EpisodesPushed, FactsPushed, Forecast
 
 
 class EpisodePlan(NamedTuple):

@@ -1,65 +1,46 @@
 """Groups as every interface uses them: `memory.groups`."""
 
 from __future__ import annotations
+
+import os
 from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from recollect import api
-from recollect import groups
-from recollect import recall
-from recollect.agentkit.runner import HomeSettings
-from recollect.agentkit.runner import Task
-from recollect.agents import find_writeback
-from recollect.agents import fork_words
-from recollect.agents import get_adapter
-from recollect.agents import live_sessions
-from recollect.agents import resume_words
-from recollect.agents import shell_line
-from recollect.clock import rfc3339
-from recollect.config import agent_environment
-from recollect.config import group_variables
-from recollect.errors import Busy
-from recollect.errors import NotFound
-from recollect.errors import Unsupported
-from recollect.errors import UsageError
-from recollect.files import HISTORY_NAME
-from recollect.groups import Bookmark
-from recollect.groups import Group
-from recollect.groups import GroupSessions
-from recollect.groups import add_group
-from recollect.groups import all_groups
-from recollect.groups import get_group
-from recollect.groups import global_file
-from recollect.groups import home_of
-from recollect.groups import key_of
-from recollect.groups import new_group
-from recollect.groups import remove_group
-from recollect.ingest import Protection
-from recollect.kinds import ASSISTANT_MSG
-from recollect.kinds import COMPLETION
-from recollect.kinds import USER_MSG
-from recollect.store import LAST_CHANGE
-from recollect.store import MAIN_GROUP
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
 import orjson
-import os
+
+from recollect import api, groups, recall
+from recollect.agentkit.runner import HomeSettings, Task
+from recollect.agents import find_writeback, fork_words, get_adapter, live_sessions, resume_words, shell_line
+from recollect.clock import rfc3339
+from recollect.config import agent_environment, group_variables
+from recollect.errors import Busy, NotFound, Unsupported, UsageError
+from recollect.files import HISTORY_NAME
+from recollect.groups import (
+    Bookmark,
+    Group,
+    GroupSessions,
+    add_group,
+    all_groups,
+    get_group,
+    global_file,
+    home_of,
+    key_of,
+    new_group,
+    remove_group,
+)
+from recollect.ingest import Protection
+from recollect.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
+from recollect.store import LAST_CHANGE, MAIN_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
+
     from recollect.api import Memory
-    from recollect.groups import ActiveSession
-    from recollect.groups import Answered
-    from recollect.groups import Cleared
-    from recollect.groups import Mount
-    from recollect.groups import Request
-    from recollect.groups import Resumed
-    from recollect.groups import RunReport
+    from recollect.groups import ActiveSession, Answered, Cleared, Mount, Request, Resumed, RunReport
     from recollect.schema import Session
     from recollect.store import Store
 

@@ -1,43 +1,28 @@
 """What the sessions of a store teach: fixes of errors, decisions, workflows, facts."""
 
 from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
-from recollect import analysis
-from recollect import ingest
-from recollect import knowledge
-from recollect import recall
-from recollect.clock import moment_ms
-from recollect.clock import now_ms
-from recollect.config import current_sessions
-from recollect.errors import Ambiguous
-from recollect.errors import NotFound
-from recollect.errors import UsageError
-from recollect.recall import Filters
-from recollect.recall import NO_FILTERS
-from recollect.redact import Redactor
-from recollect.store import MAIN_GROUP
-from recollect.store import Span
-from recollect.text import plural
 from typing import TYPE_CHECKING
 
+from recollect import analysis, ingest, knowledge, recall
+from recollect.clock import moment_ms, now_ms
+from recollect.config import current_sessions
+from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.recall import NO_FILTERS, Filters
+from recollect.redact import Redactor
+from recollect.store import MAIN_GROUP, Span
+from recollect.text import plural
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import datetime
     from os import PathLike
+
     from recollect.api import Memory
-    from recollect.knowledge import Audit
-    from recollect.knowledge import Fact
-    from recollect.knowledge import Fix
-    from recollect.knowledge import Graph
-    from recollect.knowledge import Link
-    from recollect.knowledge import Rehearsal
-    from recollect.knowledge import Route
-    from recollect.knowledge import Workflows
-    from recollect.recall import Discussion
-    from recollect.recall import LineOrigin
-    from recollect.recall import Uncommitted
+    from recollect.knowledge import Audit, Fact, Fix, Graph, Link, Rehearsal, Route, Workflows
+    from recollect.recall import Discussion, LineOrigin, Uncommitted
     from recollect.store import SessionFilter
 
 

@@ -1,56 +1,43 @@
 """What an open store answers: sessions, events, digests, searches, sums. Nothing here changes it."""
 
 from __future__ import annotations
-from functools import cached_property
-from functools import partial
+
+from functools import cached_property, partial
 from pathlib import Path
-from recollect import analysis
-from recollect import api
-from recollect import knowledge
-from recollect import recall
-from recollect import sessions
-from recollect import store
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from recollect import analysis, api, knowledge, recall, sessions, store
 from recollect.clock import rfc3339
 from recollect.config import current_sessions
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
-from recollect.recall import Filters
-from recollect.recall import NO_FILTERS
+from recollect.recall import NO_FILTERS, Filters
 from recollect.store import Store
-from recollect.text import Progress
-from recollect.text import silent
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import TypedDict
-from typing import Unpack
+from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Collection
-    from collections.abc import Iterator
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from os import PathLike
+
     from recollect.config import Settings
     from recollect.distill import Exchange
-    from recollect.recall import FileEdit
-    from recollect.recall import FileVisit
-    from recollect.recall import Recalled
-    from recollect.recall import Related
-    from recollect.recall import SearchAnswer
-    from recollect.recall import SessionDiff
-    from recollect.recall import SessionHit
-    from recollect.recall import Spending
-    from recollect.recall import StatLine
-    from recollect.recall import Stats
-    from recollect.recall import TimelineEntry
-    from recollect.recall import Unfinished
-    from recollect.schema import Digest
-    from recollect.schema import Event
-    from recollect.schema import Session
-    from recollect.schema import Signal
+    from recollect.recall import (
+        FileEdit,
+        FileVisit,
+        Recalled,
+        Related,
+        SearchAnswer,
+        SessionDiff,
+        SessionHit,
+        Spending,
+        StatLine,
+        Stats,
+        TimelineEntry,
+        Unfinished,
+    )
+    from recollect.schema import Digest, Event, Session, Signal
     from recollect.sessions import TranscriptItem
-    from recollect.store import SessionFilter
-    from recollect.store import Span
+    from recollect.store import SessionFilter, Span
 
 
 class _Conditions(TypedDict):

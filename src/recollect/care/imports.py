@@ -4,55 +4,48 @@ The export is compared with its manifest, and every session in it checked, befor
 holds already stays as it is, so importing twice adds nothing. Sessions are redacted by this store's rules.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from recollect.agentkit.protocol import SessionInfo
-from recollect.care.bundle import read_bundle
-from recollect.care.bundle import read_folder
-from recollect.care.exports import FORM
-from recollect.care.exports import SESSIONS
-from recollect.care.exports import is_part
-from recollect.config import Settings
-from recollect.distill import parse_digest
-from recollect.errors import BadBackup
-from recollect.errors import Busy
-from recollect.errors import StoreUnwritable
-from recollect.ingest import Protection
-from recollect.ingest import exclude_of
-from recollect.ingest import protected_json
-from recollect.ingest import protected_line
-from recollect.ingest import protected_names
-from recollect.ingest import without_secrets
-from recollect.kinds import SessionKey
-from recollect.redact import Redactor
-from recollect.store import Batch
-from recollect.store import Description
-from recollect.store import EventRow
-from recollect.store import Facts
-from recollect.store import HIDES_LEARNED
-from recollect.store import ProblemRow
-from recollect.store import SourceRow
-from recollect.store import Sources
-from recollect.store import Store
-from recollect.store import StreamBatch
-from recollect.store import Tombstones
-from recollect.store import describe
-from recollect.store import hash_payload
-from recollect.store import hash_source
-from recollect.store import iter_frames
-from recollect.store import make_frames
-from recollect.store import origin_of
-from recollect.store import redact_rows
-from recollect.store import without_forgotten
-from recollect.store import work_folder
-from recollect.sweep import sweep
-from recollect.text import Progress
 from typing import Any
+
 import apsw
 import msgspec
 import orjson
+
+from recollect.agentkit.protocol import SessionInfo
+from recollect.care.bundle import read_bundle, read_folder
+from recollect.care.exports import FORM, SESSIONS, is_part
+from recollect.config import Settings
+from recollect.distill import parse_digest
+from recollect.errors import BadBackup, Busy, StoreUnwritable
+from recollect.ingest import Protection, exclude_of, protected_json, protected_line, protected_names, without_secrets
+from recollect.kinds import SessionKey
+from recollect.redact import Redactor
+from recollect.store import (
+    HIDES_LEARNED,
+    Batch,
+    Description,
+    EventRow,
+    Facts,
+    ProblemRow,
+    SourceRow,
+    Sources,
+    Store,
+    StreamBatch,
+    Tombstones,
+    describe,
+    hash_payload,
+    hash_source,
+    iter_frames,
+    make_frames,
+    origin_of,
+    redact_rows,
+    without_forgotten,
+    work_folder,
+)
+from recollect.sweep import sweep
+from recollect.text import Progress
 
 INVALID = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, apsw.ConstraintError)
 

@@ -4,63 +4,49 @@ Nothing is changed. Each look is a generator that says after every step how far 
 end it anywhere, and what was not looked at is reported.
 """
 
+import time
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from recollect.agentkit.files import resolve_root
-from recollect.agentkit.files import unreadable_reason
-from recollect.agentkit.protocol import Adapter
-from recollect.agentkit.protocol import FOLDER
-from recollect.agentkit.protocol import Source
+from typing import NamedTuple
+
+import apsw
+
+from recollect.agentkit.files import resolve_root, unreadable_reason
+from recollect.agentkit.protocol import FOLDER, Adapter, Source
 from recollect.agents import adapters
 from recollect.care.comparison import count_changed
-from recollect.care.doctor import ABANDONED_MESSAGE
-from recollect.care.doctor import Finding
-from recollect.care.doctor import NOTE
-from recollect.care.doctor import OK
-from recollect.care.doctor import PROBLEM
+from recollect.care.doctor import ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.config import Settings
-from recollect.errors import NotFound
-from recollect.errors import RecollectError
-from recollect.errors import StoreTooNew
-from recollect.ingest import Protection
-from recollect.ingest import SourceNames
-from recollect.ingest import Task
-from recollect.ingest import read_batches
+from recollect.errors import NotFound, RecollectError, StoreTooNew
+from recollect.ingest import Protection, SourceNames, Task, read_batches
 from recollect.kinds import SessionKey
-from recollect.redact import KEY_BYTES
-from recollect.redact import KEY_FILE
-from recollect.redact import Redactor
-from recollect.redact import key_id
-from recollect.redact import key_of
+from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
 from recollect.schema import Session
 from recollect.sessions import content_hash
-from recollect.store import CACHE_NAME
-from recollect.store import DATABASES
-from recollect.store import Evicted
-from recollect.store import HeldStream
-from recollect.store import KnownSource
-from recollect.store import LEDGER_NAME
-from recollect.store import Ledger
-from recollect.store import MARK_NAME
-from recollect.store import PAGE_BYTES
-from recollect.store import Store
-from recollect.store import abandoned
-from recollect.store import has_marks
-from recollect.store import iter_blank_pages
-from recollect.store import iter_damaged_pages
-from recollect.store import open_database
-from recollect.store import open_store
-from recollect.store import read_mark
+from recollect.store import (
+    CACHE_NAME,
+    DATABASES,
+    LEDGER_NAME,
+    MARK_NAME,
+    PAGE_BYTES,
+    Evicted,
+    HeldStream,
+    KnownSource,
+    Ledger,
+    Store,
+    abandoned,
+    has_marks,
+    iter_blank_pages,
+    iter_damaged_pages,
+    open_database,
+    open_store,
+    read_mark,
+)
 from recollect.text import Progress
-from typing import NamedTuple
-import apsw
-import time
 
 # What a fault is about, for those who repair it
 DATABASE = "database"

@@ -5,51 +5,41 @@ the damaged one, and takes its place when it is whole; memory.db from its copy, 
 are set aside, never deleted. A repair that was stopped is simply run again.
 """
 
+import os
+import shutil
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from recollect.care.inspect import ABANDONED
-from recollect.care.inspect import BEHIND
-from recollect.care.inspect import DATABASE
-from recollect.care.inspect import Fault
-from recollect.care.inspect import KEY
-from recollect.care.inspect import LEDGER
-from recollect.care.inspect import LEDGER_GAP
-from recollect.care.inspect import NO_MARK
-from recollect.care.inspect import SESSION
-from recollect.care.inspect import STREAM
-from recollect.clock import now_ms
-from recollect.clock import rfc3339
+from typing import Any, NamedTuple
+
+from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
+from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.redact import KEY_FILE
-from recollect.redact import load_key
-from recollect.store import CACHE_NAME
-from recollect.store import COPY
-from recollect.store import EventRow
-from recollect.store import LEDGER_NAME
-from recollect.store import Ledger
-from recollect.store import MEMORY_NAME
-from recollect.store import Quarantine
-from recollect.store import Store
-from recollect.store import files_of
-from recollect.store import forget_history
-from recollect.store import open_store
-from recollect.store import rebuild_cache
-from recollect.store import restore_copy
-from recollect.store import sweep_lock
-from recollect.store import write_lock
+from recollect.redact import KEY_FILE, load_key
+from recollect.store import (
+    CACHE_NAME,
+    COPY,
+    LEDGER_NAME,
+    MEMORY_NAME,
+    EventRow,
+    Ledger,
+    Quarantine,
+    Store,
+    files_of,
+    forget_history,
+    open_store,
+    rebuild_cache,
+    restore_copy,
+    sweep_lock,
+    write_lock,
+)
 from recollect.sweep import sweep
 from recollect.text import Progress
-from typing import Any
-from typing import NamedTuple
-import os
-import shutil
+
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:

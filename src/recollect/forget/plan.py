@@ -3,44 +3,24 @@
 Sessions are chosen by name, by filters, or by a text that they hold.
 """
 
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from contextlib import ExitStack
-from contextlib import contextmanager
-from dataclasses import asdict
-from dataclasses import dataclass
-from recollect.clock import AsDatetime
-from recollect.clock import rfc3339
-from recollect.errors import Busy
-from recollect.errors import NeedsAnswer
-from recollect.errors import StoreUnwritable
-from recollect.errors import UsageError
-from recollect.forget.answers import count_answers
-from recollect.forget.erase import FINISHES_FORGETTING
-from recollect.forget.erase import drop
-from recollect.forget.erase import finish_forgetting
-from recollect.forget.erase import leave_no_byte
-from recollect.ingest import held_although_excluded
-from recollect.kinds import SessionKey
-from recollect.kinds import session_uid
-from recollect.schema import Session
-from recollect.sessions import AccountRules
-from recollect.sessions import all_reached
-from recollect.store import HeldContent
-from recollect.store import SessionFilter
-from recollect.store import Store
-from recollect.store import Tombstone
-from recollect.store import UnreadLine
-from recollect.store import sweep_lock
-from recollect.text import Progress
-from recollect.text import silent
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 from urllib.parse import unquote
+
 import orjson
+
+from recollect.clock import AsDatetime, rfc3339
+from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
+from recollect.forget.answers import count_answers
+from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting, leave_no_byte
+from recollect.ingest import held_although_excluded
+from recollect.kinds import SessionKey, session_uid
+from recollect.schema import Session
+from recollect.sessions import AccountRules, all_reached
+from recollect.store import HeldContent, SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
+from recollect.text import Progress, silent
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
 

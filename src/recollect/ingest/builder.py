@@ -5,67 +5,61 @@ handed over, so that the one writer only appends bytes and inserts rows. That in
 beside its payloads: every text stored with an event, a session or a bad line.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
-from operator import attrgetter
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from recollect.agentkit.protocol import Adapter
-from recollect.agentkit.protocol import BadLine
-from recollect.agentkit.protocol import Checkpoint
-from recollect.agentkit.protocol import CostTotal
-from recollect.agentkit.protocol import Cursor
-from recollect.agentkit.protocol import EventRecord
-from recollect.agentkit.protocol import FIRST_WINS
-from recollect.agentkit.protocol import Record
-from recollect.agentkit.protocol import STATE_LIMIT_BYTES
-from recollect.agentkit.protocol import SessionInfo
-from recollect.agentkit.protocol import Skipped
-from recollect.agentkit.protocol import Source
-from recollect.agentkit.protocol import Usage
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.agentkit.protocol import (
+    FIRST_WINS,
+    STATE_LIMIT_BYTES,
+    Adapter,
+    BadLine,
+    Checkpoint,
+    CostTotal,
+    Cursor,
+    EventRecord,
+    Record,
+    SessionInfo,
+    Skipped,
+    Source,
+    Usage,
+)
 from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
-from recollect.kinds import HISTORY_LANE
-from recollect.kinds import SessionKey
-from recollect.redact import HYPERSCAN
-from recollect.redact import Learned
-from recollect.redact import NamedBefore
-from recollect.redact import RedactionRules
-from recollect.redact import Redactor
-from recollect.redact import load_key
+from recollect.kinds import HISTORY_LANE, SessionKey
+from recollect.redact import HYPERSCAN, Learned, NamedBefore, RedactionRules, Redactor, load_key
 from recollect.schema import name_half
-from recollect.store import Batch
-from recollect.store import CostTotalRow
-from recollect.store import EventRow
-from recollect.store import Facts
-from recollect.store import HIDES_LEARNED
-from recollect.store import IS_CLAMPED
-from recollect.store import IS_ERROR
-from recollect.store import IS_PROVISIONAL
-from recollect.store import IS_REBUILT
-from recollect.store import IS_RETRY
-from recollect.store import MAY_REPEAT
-from recollect.store import Origin
-from recollect.store import ProblemRow
-from recollect.store import SourceRow
-from recollect.store import StreamBatch
-from recollect.store import TOLD_RETRY
-from recollect.store import UsageRow
-from recollect.store import hash_payload
-from recollect.store import make_frames
-from recollect.store import merge_infos
-from recollect.store import origin_of
-from recollect.store import second_uid
-from recollect.text import Columns
-from recollect.text import columns_of
-from typing import Any
-from typing import NamedTuple
-import dataclasses
-import orjson
+from recollect.store import (
+    HIDES_LEARNED,
+    IS_CLAMPED,
+    IS_ERROR,
+    IS_PROVISIONAL,
+    IS_REBUILT,
+    IS_RETRY,
+    MAY_REPEAT,
+    TOLD_RETRY,
+    Batch,
+    CostTotalRow,
+    EventRow,
+    Facts,
+    Origin,
+    ProblemRow,
+    SourceRow,
+    StreamBatch,
+    UsageRow,
+    hash_payload,
+    make_frames,
+    merge_infos,
+    origin_of,
+    second_uid,
+)
+from recollect.text import Columns, columns_of
 
 _SUMMARY, _COPY_KEY, _RETRY_KEY = map(EventRow._fields.index, ("summary", "copy_key", "retry_key"))
 _APART = "\n\0\n"  # no secret reaches from one name into the next

@@ -1,29 +1,18 @@
 """How an error was fixed before: facts of all sessions, joined when it is asked for."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from recollect.clock import rfc3339
-from recollect.knowledge.predicates import FAILS_WITH
-from recollect.knowledge.predicates import FIXED_BY
-from recollect.knowledge.predicates import SURE
-from recollect.knowledge.predicates import judged
-from recollect.knowledge.records import Evidence
-from recollect.knowledge.records import Fix
-from recollect.knowledge.records import FixStep
-from recollect.knowledge.signature import differs_by_name
-from recollect.knowledge.signature import is_literal
-from recollect.knowledge.signature import place_of
-from recollect.knowledge.signature import signatures_in
-from recollect.knowledge.topics import fulltext_query
-from recollect.knowledge.topics import has_word
-from recollect.knowledge.topics import relevance
-from recollect.knowledge.topics import topic_words
-from recollect.sessions import changed_since
-from recollect.store import Store
-from recollect.store import StoredFact
-from recollect.text import plural
 from typing import Any
-import re
+
+from recollect.clock import rfc3339
+from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
+from recollect.knowledge.records import Evidence, Fix, FixStep
+from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signatures_in
+from recollect.knowledge.topics import fulltext_query, has_word, relevance, topic_words
+from recollect.sessions import changed_since
+from recollect.store import Store, StoredFact
+from recollect.text import plural
 
 LEAST_CONFIDENCE = 0.5
 _LEAST_ALIKE = 0.6

@@ -1,43 +1,23 @@
 """Workflows: which order of steps sessions take, how often it works, and which commands fail here."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
-from itertools import islice
-from itertools import pairwise
-from itertools import takewhile
+from itertools import groupby, islice, pairwise, takewhile
+
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import CALLS
-from recollect.distill import PAUSE_MS
-from recollect.distill import shell
-from recollect.distill import shortened
-from recollect.distill import words
-from recollect.kinds import KIND_FAMILY
-from recollect.kinds import SessionKey
+from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
+from recollect.kinds import KIND_FAMILY, SessionKey
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Material
-from recollect.knowledge.predicates import FOLLOWS
-from recollect.knowledge.predicates import fact_uid
-from recollect.knowledge.records import Evidence
-from recollect.knowledge.records import Fact
-from recollect.knowledge.records import FailingCommand
-from recollect.knowledge.records import Route
-from recollect.knowledge.records import Workflow
+from recollect.knowledge.predicates import FOLLOWS, fact_uid
+from recollect.knowledge.records import Evidence, Fact, FailingCommand, Route, Workflow
 from recollect.knowledge.runs import Run
-from recollect.knowledge.topics import relevance
-from recollect.knowledge.topics import topic_words
-from recollect.store import ExchangeRow
-from recollect.store import SessionFilter
-from recollect.store import StatRow
-from recollect.store import Step
-from recollect.store import Store
-from recollect.text import ELLIPSIS
-from recollect.text import plural
-import re
+from recollect.knowledge.topics import relevance, topic_words
+from recollect.store import ExchangeRow, SessionFilter, StatRow, Step, Store
+from recollect.text import ELLIPSIS, plural
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200

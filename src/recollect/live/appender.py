@@ -3,51 +3,32 @@
 Of a message's content it keeps the text, calls, parts without the bytes of media, and references to files.
 """
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+import hashlib
+import mimetypes
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from recollect.agentkit.content import media_reference
-from recollect.agentkit.protocol import EventRecord
-from recollect.agentkit.protocol import SessionInfo
-from recollect.agentkit.protocol import Usage
-from recollect.agentkit.values import as_id
-from recollect.agentkit.values import storable
+from typing import Any
+
+import orjson
+
+from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
+from recollect.agentkit.values import as_id, media_reference, storable
 from recollect.api import Memory
 from recollect.clock import now_ms
 from recollect.errors import NotFound
-from recollect.ingest import Protection
-from recollect.ingest import batch_of
-from recollect.kinds import HUMAN
-from recollect.kinds import UNKNOWN
-from recollect.live.records import CHANGED
-from recollect.live.records import MISSING
-from recollect.live.records import MOVED
-from recollect.live.records import Media
-from recollect.live.records import Message
-from recollect.live.records import PRESENT
+from recollect.ingest import Protection, batch_of
+from recollect.kinds import HUMAN, UNKNOWN
+from recollect.live.records import CHANGED, MISSING, MOVED, PRESENT, Media, Message
 from recollect.redact import Redactor
-from recollect.schema import SCHEMA_VERSION
-from recollect.schema import session_uid
-from recollect.store import LiveRow
-from recollect.store import MAIN_GROUP
-from recollect.store import Moved
-from recollect.store import SessionRow
-from recollect.store import SourceRow
-from recollect.store import Written
-from recollect.store import source_of_host
+from recollect.schema import SCHEMA_VERSION, session_uid
+from recollect.store import MAIN_GROUP, LiveRow, Moved, SessionRow, SourceRow, Written, source_of_host
 from recollect.text import cut_short
-from typing import Any
-import hashlib
-import mimetypes
-import orjson
-import os
-import time
-import uuid
 
 LIVE = "live"  # the agent of a host's own sessions, and the kind of what they come from
 # An entry that was appended has more than an adapter reads from a file of it: no reader's version replaces it.
@@ -58,9 +39,6 @@ TITLE_CHARS = 80
 MIRRORED = "session_store"  # in the metadata of a session that an SDK mirrors here: where
 FACTS = ("key", "channel", "chat_id", "user_id", "character_id")
 
-from recollect.agentkit.values import as_id, media_reference, storable
-from recollect.errors import NotFound
-from recollect.live.records import CHANGED, MISSING, MOVED, PRESENT, Media, Message
 
 class Appender:
     """Appends to sessions of one agent by their keys. The rules of redaction are loaded once."""

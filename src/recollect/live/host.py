@@ -1,66 +1,41 @@
 """Live: the write and recall API for agent hosts."""
 
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
 from recollect import live
 from recollect.agentkit.calls import shell_kind
-from recollect.agentkit.protocol import EventRecord
-from recollect.agentkit.protocol import SessionInfo
-from recollect.agentkit.protocol import Usage
-from recollect.agentkit.values import as_id
-from recollect.agentkit.values import as_text
-from recollect.agentkit.values import call_key
-from recollect.agentkit.values import summarise
-from recollect.api import Filters
-from recollect.api import Memory
-from recollect.clock import now_ms
-from recollect.clock import rfc3339
+from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
+from recollect.agentkit.values import as_id, as_text, call_key, summarise
+from recollect.api import Filters, Memory
+from recollect.clock import now_ms, rfc3339
 from recollect.errors import UsageError
-from recollect.kinds import ASSISTANT_MSG
-from recollect.kinds import ERROR
-from recollect.kinds import LIFECYCLE
-from recollect.kinds import OTHER
-from recollect.kinds import SessionKey
-from recollect.kinds import TOOL_CALL
-from recollect.kinds import TOOL_RESULT
-from recollect.kinds import USER_MSG
-from recollect.live.appender import Appender
-from recollect.live.appender import LIVE
-from recollect.live.appender import as_one_line
-from recollect.live.appender import calls_of
-from recollect.live.appender import find_states
-from recollect.live.appender import reference
-from recollect.live.appender import said
-from recollect.live.appender import session_info
-from recollect.live.appender import without_bytes
-from recollect.live.records import Appended
-from recollect.live.records import LiveSession
-from recollect.live.records import LiveStatus
-from recollect.live.records import Media
-from recollect.live.records import Message
-from recollect.live.records import make_status
+from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
+from recollect.live.appender import (
+    LIVE,
+    Appender,
+    as_one_line,
+    calls_of,
+    find_states,
+    reference,
+    said,
+    session_info,
+    without_bytes,
+)
+from recollect.live.records import Appended, LiveSession, LiveStatus, Media, Message, make_status
 from recollect.recall import SearchAnswer
-from recollect.schema import event_uid
-from recollect.schema import session_uid
-from recollect.store import LiveRow
-from recollect.store import MAIN_GROUP
-from recollect.store import MEDIA
-from recollect.store import MessageRow
-from recollect.store import Moved
-from recollect.store import SUMMARY
-from typing import Any
-from typing import TYPE_CHECKING
-import orjson
-import uuid
+from recollect.schema import event_uid, session_uid
+from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
 
 if TYPE_CHECKING:
     from os import PathLike
+
     from recollect.live.jsonl import Line
     from recollect.live.recall import SessionSearch
 

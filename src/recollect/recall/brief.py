@@ -4,33 +4,22 @@ A hook reads the file, so that an agent's start does not wait for the store. Fre
 of what agents and tools wrote it has numbers and names only, because it is read before anything was asked.
 """
 
-from collections import Counter
-from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Sequence
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from recollect.clock import now_ms
-from recollect.clock import rfc3339
+from typing import Any
+
+import orjson
+
+from recollect.clock import now_ms, rfc3339
 from recollect.home import PREPARED_NAME
-from recollect.kinds import HANDED_PLAN
-from recollect.kinds import SessionKey
-from recollect.recall.fence import TOOL
-from recollect.recall.fence import USER
+from recollect.kinds import HANDED_PLAN, SessionKey
+from recollect.recall.fence import TOOL, USER
 from recollect.recall.prepared import brief_path
 from recollect.sessions import has_subject
-from recollect.store import MAIN_GROUP
-from recollect.store import SessionFilter
-from recollect.store import SessionHeader
-from recollect.store import Span
-from recollect.store import Store
-from recollect.store import replace_file
-from recollect.text import cut_short
-from recollect.text import plural
-from typing import Any
-import json
-import orjson
+from recollect.store import MAIN_GROUP, SessionFilter, SessionHeader, Span, Store, replace_file
+from recollect.text import cut_short, plural
 
 _SESSIONS = 3
 _REQUEST_CHARS = 400

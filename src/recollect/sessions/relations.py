@@ -9,22 +9,13 @@ decides last.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from recollect.kinds import SessionKey
-from recollect.kinds import session_uid
-from recollect.schema import name_half
-from recollect.store import Ancestry
-from recollect.store import Candidate
-from recollect.store import HALF_BYTES
-from recollect.store import Place
-from recollect.store import SharedResponse
-from recollect.store import Store
 from typing import TypeVar
+
+from recollect.kinds import SessionKey, session_uid
+from recollect.schema import name_half
+from recollect.store import HALF_BYTES, Ancestry, Candidate, Place, SharedResponse, Store
 
 _T = TypeVar("_T")
 

@@ -1,16 +1,15 @@
 """The rows of sessions that changed: which events are copies, what they add up to, which repository they worked in."""
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
 from recollect.sessions.groups import assign_groups
 from recollect.sessions.relations import mark_copies
 from recollect.sessions.repos import name_repos
-from recollect.store import Store
-from recollect.store import StoredSession
+from recollect.store import Store, StoredSession
 from recollect.text import Progress
+
 
 def settle_sessions(
     store: Store,

@@ -1,39 +1,25 @@
 """Erasing sessions: what is held of them, who shares it, and how no byte of it stays."""
 
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from recollect.home import RESCUED_NAME
-from recollect.home import SPOOL_NAME
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.home import RESCUED_NAME, SPOOL_NAME
 from recollect.kinds import SessionKey
 from recollect.schema import name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.files import replace_file
-from recollect.store.sqlite.snapshot import keep_copy
-from recollect.store.sqlite.snapshot import rewrite
+from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import declared
 from recollect.store.tables.events import CONTENT
 from recollect.store.tables.fulltext import Fulltext
-from recollect.store.tables.table import BY_SOURCE
-from recollect.store.tables.table import CACHE
-from recollect.store.tables.table import MEMORY
-from recollect.store.tables.table import drop_rows
-from recollect.store.tables.table import json_keys
-from recollect.store.tables.table import json_list
-from recollect.store.tables.tombstones import HIDDEN
-from recollect.store.tables.tombstones import event_key
-from recollect.store.tables.tombstones import hidden_path
-from recollect.store.tables.tombstones import is_line
-from recollect.store.tables.tombstones import line_name
-from recollect.store.tables.tombstones import pack
-from recollect.store.tables.tombstones import unpack
-from typing import Any
-from typing import NamedTuple
-import apsw
-import os
+from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_keys, json_list
+from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name, pack, unpack
 
 # Folders of files that name sessions, in whatever words their writers chose.
 _FOLDERS = (SPOOL_NAME, RESCUED_NAME, "logs")

@@ -7,64 +7,34 @@ preceded it, in the ledger. A session's usage stays in cache.db, so that a fork 
 
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+import orjson
+
 from recollect.clock import now_ms
-from recollect.kinds import HISTORY_LANE
-from recollect.kinds import STAND_IN_LANE
-from recollect.kinds import SessionKey
+from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.schema import name_half
-from recollect.store.batch import Batch
-from recollect.store.batch import EventRow
-from recollect.store.batch import StreamBatch
+from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
-from recollect.store.ledger import Ledger
-from recollect.store.ledger import LedgerRecord
+from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
 from recollect.store.payloads.writer import tidy_shared
-from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.database import translated
-from recollect.store.sqlite.snapshot import keep_copy
-from recollect.store.sqlite.snapshot import rewrite
-from recollect.store.tables import column
-from recollect.store.tables import declared
-from recollect.store.tables.digest_rows import DigestRows
-from recollect.store.tables.digest_rows import seal_digest
-from recollect.store.tables.events import CONTENT
-from recollect.store.tables.events import IS_PROVISIONAL
-from recollect.store.tables.events import IS_REBUILT
-from recollect.store.tables.events import MAY_REPEAT
-from recollect.store.tables.eviction_records import Counts
-from recollect.store.tables.eviction_records import KIND
-from recollect.store.tables.eviction_records import key_of
-from recollect.store.tables.eviction_records import note_loss
-from recollect.store.tables.eviction_records import read_counts
-from recollect.store.tables.eviction_records import redact_data
+from recollect.store.sqlite.database import Database, translated
+from recollect.store.sqlite.snapshot import keep_copy, rewrite
+from recollect.store.tables import column, declared
+from recollect.store.tables.digest_rows import DigestRows, seal_digest
+from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
+from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.session_rows import SessionRow
-from recollect.store.tables.table import BY_SESSION
-from recollect.store.tables.table import BY_STREAM
-from recollect.store.tables.table import CACHE
-from recollect.store.tables.table import KEYS
-from recollect.store.tables.table import MEMORY
-from recollect.store.tables.table import Table
-from recollect.store.tables.table import drop_rows
-from recollect.store.tables.table import json_keys
-from recollect.store.tables.tombstones import HASH_BYTES
-from recollect.store.tables.tombstones import PackedHashes
-from recollect.store.tables.tombstones import event_key
-from recollect.store.tables.tombstones import pack
-from recollect.store.tables.tombstones import unpack
-from typing import Any
-from typing import NamedTuple
-from typing import TYPE_CHECKING
-import apsw
-import orjson
+from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
+from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 
 if TYPE_CHECKING:
     from recollect.store.tables.texts import Rules

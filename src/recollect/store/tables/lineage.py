@@ -14,11 +14,11 @@ from recollect.kinds import (
     SessionKey,
     may_tell_queued,
 )
+from recollect.schema import name_half
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import CONTENT, IS_TYPED, MAY_REPEAT, STANDS_IN, Events
 from recollect.store.tables.streams import CHOSEN, FIGURES, HALF_BYTES
 from recollect.store.tables.table import KEYS, json_keys, json_list
-from recollect.uids import name_half
 
 
 class Candidate(NamedTuple):

@@ -1,32 +1,19 @@
 """Whole sessions of cache.db: which changed, what their sources say of them, which values they named."""
 
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Sequence
-from recollect.kinds import FILES_LANE
-from recollect.kinds import SessionKey
-from recollect.schema import name_half
-from recollect.store.payloads import packs
-from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.database import translated
-from recollect.store.tables import column
-from recollect.store.tables.events import IS_ABANDONED
-from recollect.store.tables.events import IS_RETRY
-from recollect.store.tables.sources import READ_ELSEWHERE
-from recollect.store.tables.table import BY_NATIVE_ID
-from recollect.store.tables.table import BY_STREAM
-from recollect.store.tables.table import CACHE
-from recollect.store.tables.table import KEYS
-from recollect.store.tables.table import Table
-from recollect.store.tables.table import json_keys
-from recollect.store.tables.table import json_list
-from typing import Any
-from typing import NamedTuple
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import apsw
 import orjson
+
+from recollect.kinds import FILES_LANE, SessionKey
+from recollect.store.payloads import packs
+from recollect.store.sqlite.database import Database, translated
+from recollect.store.tables import column
+from recollect.store.tables.events import IS_ABANDONED, IS_RETRY
+from recollect.store.tables.sources import READ_ELSEWHERE
+from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
 
 if TYPE_CHECKING:
     from recollect.redact import NamedValue
