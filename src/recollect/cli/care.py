@@ -1,4 +1,4 @@
-"""Commands that look after the store: doctor, backup, restore, export, import."""
+"""Commands that look after the store: doctor, backup, restore, export, import, retention, schedule."""
 
 import sys
 from collections.abc import Iterator
@@ -7,17 +7,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect import api, live
-from recollect.api import open_memory
-from recollect.cli.output import confirm, emit, json_option, repo_option, reports_errors, root_option, yes_option
+from recollect import api, care, live
+from recollect.api import make_room, open_memory
+from recollect.cli.options import SESSION
+from recollect.cli.output import (
+    confirm,
+    emit,
+    json_option,
+    print_json,
+    repo_option,
+    reports_errors,
+    root_option,
+    yes_option,
+)
+from recollect.cli.sweep import budget_lines, print_budget_warnings
 from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size, wrapped
+from recollect.clock import rfc3339
 from recollect.errors import UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.api import DigestPages
-    from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport
+    from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport, Schedule
     from recollect.live import ImportReport as JsonlReport
+    from recollect.retention import Eviction, Outlook
 
 _MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
@@ -260,4 +273,125 @@ def _jsonl_lines(report: "JsonlReport") -> Iterator[str]:
         yield f"Cannot read ({one_line(reason)}): {one_line(path)}"
 
 
-COMMANDS = (doctor, backup, restore, export, import_)
+_REASON_COLUMNS = 22
+
+
+@click.group(invoke_without_command=True)
+@click.option("--dry-run", is_flag=True, help="Only show what would be evicted, by which rule, and what went for good.")
+@json_option
+@click.pass_context
+@reports_errors
+def retention(context: click.Context, dry_run: bool, as_json: bool) -> None:
+    """Evict raw detail, as sweeps do, to fit the budget.
+
+    Digests are always kept. The limits are settings in `[retention]`.
+
+    \b
+    recollect retention --dry-run
+    recollect retention rehydrate 3f2a91
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if dry_run:
+        with open_memory(create=False) as memory:
+            outlook = memory.outlook()
+        emit(outlook, as_json, _outlook_lines)
+        return
+    make_room()
+    with open_memory(create=False) as memory:
+        report = memory.keep_within_budget()
+    emit(report, as_json, budget_lines)
+    if not as_json:
+        print_budget_warnings(report)
+        if not report.sessions_evicted:
+            click.echo(f"Nothing to evict: {size(report.raw_bytes)} of raw detail")
+
+
+def _outlook_lines(outlook: "Outlook") -> Iterator[str]:
+    planned = outlook.plan
+    yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
+    yield from map(_eviction_line, planned.evictions[:_MOST_ROWS])
+    if len(planned.evictions) > _MOST_ROWS:
+        yield f"  and {plural(len(planned.evictions) - _MOST_ROWS, 'more session')}: --json lists all"
+    if planned.evictions:
+        count = plural(len(planned.evictions), "session")
+        yield f"{count} would be evicted, {size(planned.bytes_after)} would remain"
+    else:
+        yield "Nothing would be evicted"
+    for loss in outlook.lost[:_MOST_ROWS]:
+        lost_at = local_time(rfc3339(loss.at_ms))[:10]
+        yield f"  {lost_at}  {size(loss.bytes):>8}  {loss.event:<{_REASON_COLUMNS}}  {one_line(loss.session_uid)}"
+    if len(outlook.lost) > _MOST_ROWS:
+        yield f"  and {len(outlook.lost) - _MOST_ROWS} more: --json lists all"
+
+
+def _eviction_line(eviction: "Eviction") -> str:
+    held = eviction.held
+    last = local_time(rfc3339(held.ended_ms) if held.ended_ms else None)[:10]
+    return f"  {last}  {size(held.bytes):>8}  {eviction.reason:<{_REASON_COLUMNS}}  {one_line(held.session_uid)}"
+
+
+@retention.command()
+@click.argument("session", type=SESSION)
+@root_option
+@json_option
+@reports_errors
+def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
+    """Bring back the raw detail of an evicted session.
+
+    Reads your agent's own file again, if it still exists.
+
+    \b
+    recollect retention rehydrate 3f2a91c4
+    """
+    with open_memory(roots=roots, create=False) as memory:
+        chosen = memory.session(session)
+        with shown_progress() as show:
+            memory.rehydrate(chosen, show)
+        events = len(memory.events(chosen, with_copies=True))
+    if as_json:
+        print_json({"session_uid": chosen.session_uid, "events": events})
+    else:
+        click.echo(f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}")
+
+
+@click.command()
+@click.option("--watch", "is_watch", is_flag=True, help="Install `recollect watch` as a service instead.")
+@click.option("--remove", "is_removal", is_flag=True, help="Remove the schedule.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be installed.")
+@yes_option
+@json_option
+@reports_errors
+def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Run sweeps automatically: daily, weekly, or as agents write.
+
+    Installs a systemd unit, a launchd agent or a crontab line. It sweeps daily or weekly (`retention.cadence`) or, with
+    --watch, watches from your login on. Shows what it will install, and asks; --remove uninstalls it.
+    """
+    # `sweep` uses this module too, and needs neither.
+    planned = api.plan_schedule(is_removal=is_removal, watch=is_watch)
+    if not as_json and not is_removal:
+        click.echo("\n".join(_schedule_lines(planned)))
+    is_done = False
+    if is_removal:
+        is_done = care.remove_schedule(planned)
+    elif not dry_run:
+        confirm("Install this?", "install the schedule", yes)
+        care.install_schedule(planned)
+        is_done = True
+    if as_json:
+        print_json(planned.to_json() | {"is_done": is_done})
+    elif is_removal:
+        click.echo("Removed" if is_done else "No schedule is installed")
+    elif is_done:
+        click.echo("Installed; `recollect schedule --remove` uninstalls it")
+
+
+def _schedule_lines(planned: "Schedule") -> Iterator[str]:
+    for path, content in planned.files.items():
+        yield click.style(str(path), bold=True)
+        yield content
+    if planned.cron_line:
+        yield planned.cron_line
+    for command in planned.on:
+        yield f"$ {' '.join(command)}"

@@ -1,4 +1,4 @@
-"""Commands for groups and their conversations: group, run, clear, bookmarks, fork, ipc."""
+"""The command `group`: workspaces, and the conversations in them."""
 
 import shlex
 import sys
@@ -12,9 +12,6 @@ import click
 
 import recollect
 from recollect.api import open_memory
-from recollect.cli.filters import SESSION
-from recollect.cli.fresh import open_fresh
-from recollect.cli.handoff import in_folder
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 from recollect.errors import UsageError
@@ -44,11 +41,12 @@ def _home_options(command: "Callable[..., None]") -> "Callable[..., None]":
 
 @click.group("group")
 def group_() -> None:
-    """Create and list groups: separate workspaces.
+    """Keep workspaces apart, and put conversations aside.
 
     \b
     recollect group add family --path ~/family
-    recollect group list
+    recollect group run "What did we plan for Saturday?"
+    recollect group clear "tax research"
     """
 
 
@@ -140,7 +138,7 @@ def _docker_lines(mounts: "Sequence[Mount]") -> Iterator[str]:
         yield f"-v {shlex.quote(f'{mount.host}:{mount.sandbox}{ending}')}"
 
 
-@click.command()
+@group_.command()
 @click.argument("name")
 @group_option
 @json_option
@@ -152,7 +150,7 @@ def clear(name: str, group: str | None, as_json: bool) -> None:
     running agent is closed.
 
     \b
-    recollect clear "tax research"
+    recollect group clear "tax research"
     recollect resume "tax research"
     """
     with open_memory(create=False) as memory:
@@ -167,7 +165,7 @@ def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
         yield f"Archived: {cleared.archive}"
 
 
-@click.command()
+@group_.command()
 @click.option("--group", metavar="NAME", help="Only this group's bookmarks.")
 @json_option
 @reports_errors
@@ -183,10 +181,10 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
         when = local_time(mark.archived_at)
         yield f"{mark.id:>4}  {grey(when)}  {mark.group}  {one_line(mark.name)}  {grey(mark.session_uid)}"
     if not bookmarks:
-        yield "No bookmarks: `recollect clear NAME` makes one"
+        yield "No bookmarks: `recollect group clear NAME` makes one"
 
 
-@click.command()
+@group_.command()
 @click.argument("prompt")
 @click.argument("arguments", nargs=-1)
 @group_option
@@ -221,8 +219,8 @@ def run(
     group's IPC folder; a file `_close` there ends the agent. ARGUMENTS after `--` are passed to the agent.
 
     \b
-    recollect run --group family "What did we plan for Saturday?"
-    recollect run "Fix the test" -- --permission-mode acceptEdits
+    recollect group run --group family "What did we plan for Saturday?"
+    recollect group run "Fix the test" -- --permission-mode acceptEdits
     """
     home = recollect.HomeSettings(**settings)
     how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, home)
@@ -235,36 +233,7 @@ def run(
         click.echo(grey(f"# {report.session_uid}"), err=True)
 
 
-@click.command()
-@click.argument("session", type=SESSION)
-@click.option("--at", metavar="SEQ", help="End the copy at this event: its number, or part of its uid.")
-@yes_option
-@json_option
-@reports_errors
-def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
-    """Print the command that continues a copy of a session.
-
-    The session itself does not change. `--at` ends the copy at an event, if the agent's sessions can be cut; other
-    agents fork whole sessions.
-
-    \b
-    recollect fork 3f2a91c4
-    recollect fork 3f2a91c4 --at 120
-    """
-    with open_fresh() as memory:
-        chosen = memory.session(session)
-        if at is not None:
-            confirm("Write a new session file beside this one?", "write a session file", yes)
-        forked = memory.groups.fork(chosen, at)
-    emit(forked, as_json, lambda forked: [in_folder(chosen.cwd, forked.command)])
-
-
-@click.group()
-def ipc() -> None:
-    """Answer requests that sandboxed agents write as files."""
-
-
-@ipc.command()
+@group_.command()
 @click.option("--group", metavar="NAME", help="Only this group's requests.")
 @click.option("--once", is_flag=True, help="Answer waiting requests, then stop.")
 @json_option
@@ -317,6 +286,3 @@ def _tell(answered: "Answered", as_json: bool) -> None:
         outcome = f"refused ({answered.error})" if answered.error else "done"
         click.echo(f"{answered.group}  {one_line(answered.request)}  {answered.action or '?'}  {outcome}")
     sys.stdout.flush()
-
-
-COMMANDS = (group_, clear, bookmarks, run, fork, ipc)

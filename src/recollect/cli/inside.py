@@ -1,19 +1,22 @@
-"""Commands that bring the memory into the agents: install, uninstall, mcp, hooks."""
+"""Commands that bring the memory into the agents and their hosts: install, uninstall, mcp, hooks, live."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from recollect import hooks
-from recollect.api import installer
+from recollect.api import installer, open_memory
 from recollect.cli.output import confirm, emit, json_option, limit_option, reports_errors, yes_option
-from recollect.cli.terminal import fitted_time, grey, one_line
+from recollect.cli.terminal import fitted_time, grey, one_line, plural
 from recollect.errors import NotFound, RecollectError, UsageError
+from recollect.live import Live
 
 if TYPE_CHECKING:
     from recollect.care import Installation
     from recollect.hooks import LogEntry
+    from recollect.live import LiveStatus
 
 _SHOWN = 20
 _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
@@ -178,4 +181,48 @@ def _done_lines(done: "Installation", message: str) -> Iterator[str]:
     yield from map(one_line, done.advice)
 
 
-COMMANDS = (install, uninstall, mcp, hook_commands)
+_MOST_FILES = 20
+
+
+@click.group()
+def live() -> None:
+    """Show sessions that an agent host appends to."""
+
+
+@live.command()
+@click.argument("folder", type=click.Path(file_okay=False), required=False)
+@json_option
+@reports_errors
+def status(folder: str | None, as_json: bool) -> None:
+    """Show what live sessions hold, by channel.
+
+    With FOLDER, also compares each JSONL file in it with the store.
+
+    \b
+    recollect live status
+    recollect live status ~/.my-host/sessions
+    """
+    with open_memory(create=False) as memory:
+        report = Live(memory).status(Path(folder) if folder else None)
+    emit(report, as_json, _status_lines)
+
+
+def _status_lines(report: "LiveStatus") -> Iterator[str]:
+    archived = f", {report.archived:,} archived" if report.archived else ""
+    if report.channels:
+        yield f"{plural(report.sessions, 'live session')}{archived}, {plural(report.messages, 'message')}"
+    else:
+        yield "No live sessions yet: an agent host creates them (see agent-hosts.md)"
+    for channel in report.channels:
+        name = one_line(channel.channel or "no channel")
+        yield f"  {name}: {plural(channel.sessions, 'session')}, {plural(channel.messages, 'message')}"
+    behind = [file for file in report.files if file.state != "in step"]
+    if report.files:
+        yield f"{plural(len(report.files), 'file')}, {len(report.files) - len(behind):,} in step with the store"
+    for file in behind[:_MOST_FILES]:
+        only = f"{file.only_in_file:,} only in the file, {file.only_in_store:,} only in the store"
+        yield f"  {one_line(file.path)}: {file.state}; {only}"
+    if len(behind) > _MOST_FILES:
+        yield f"  and {len(behind) - _MOST_FILES:,} more"
+    if any(file.only_in_file for file in behind):
+        yield "`recollect import jsonl FOLDER` stores what is only in files"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.api import CheckedText, check_text, make_room, open_memory
-from recollect.cli.filters import SESSION
+from recollect.cli.options import SESSION
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import fitted, local_time, one_line, plural, shown_progress, size
 from recollect.errors import NeedsAnswer, NotFound, UsageError
@@ -277,6 +277,3 @@ def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:
 
 def _rules(replaced: dict[str, int]) -> str:
     return one_line(", ".join(f"{rule} {count}" for rule, count in sorted(replaced.items())))
-
-
-COMMANDS = (forget, redact)

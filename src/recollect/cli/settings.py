@@ -9,7 +9,7 @@ import click
 import recollect
 from recollect import api
 from recollect.api import change_setting, open_memory, settings_in_force
-from recollect.cli.filters import REPO
+from recollect.cli.options import REPO
 from recollect.cli.output import emit, json_option, print_json, reports_errors
 from recollect.cli.terminal import READING_IS_OFF, grey, one_line, padded, plural
 from recollect.config import load_settings
@@ -216,6 +216,3 @@ def completion(shell: str) -> None:
     completer = get_completion_class(shell)
     if completer is not None:
         click.echo(completer(root, {}, _PROGRAM, f"_{_PROGRAM.upper()}_COMPLETE").source())
-
-
-COMMANDS = (config, exclude, track, completion)

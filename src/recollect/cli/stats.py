@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from recollect.cli.filters import filter_options
-from recollect.cli.fresh import open_fresh
+from recollect.cli.options import filter_options, open_fresh
 from recollect.cli.output import json_option, limit_option, print_json, reports_errors
 from recollect.cli.statusline import clock, print_status_line
 from recollect.cli.terminal import (
@@ -234,6 +233,3 @@ def statusline(as_json: bool) -> None:
     Shows what the last sweep knew, with the agent's own figure for the running session. Never fails.
     """
     print_status_line(as_json=as_json)
-
-
-COMMANDS = (stats, statusline)
