@@ -16,6 +16,7 @@ from recollect.cli.output import confirm, emit, json_option, limit_option, print
 from recollect.cli.terminal import fitted, grey, line_columns, local_time, one_line, repo_name, short_ids, width
 from recollect.errors import NotFound, UsageError
 from recollect.schema import to_json
+from recollect.sessions import has_subject
 
 if TYPE_CHECKING:
     from recollect.api import HandoverPlan, Memory
@@ -230,7 +231,8 @@ def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Ite
         yield from [""] if number else []
         name, when, repo = names[session.session_uid], local_time(session.ended_at)[:10], repo_name(session.repo)
         room = columns - sum(2 + width(word) for word in (when, session.agent, name, repo))
-        title = click.style(fitted(one_line(session.title or "–"), max(_LEAST_COLUMNS, room)), bold=True)
+        said = session.title if has_subject(session.title or "") else None
+        title = click.style(fitted(one_line(said or "–"), max(_LEAST_COLUMNS, room)), bold=True)
         yield f"{grey(when)}  {session.agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
         ends = session.open_ends
         yield from (fitted(f"  - {one_line(end)}", columns) for end in ends[:_SHOWN_ENDS])
