@@ -1,4 +1,4 @@
-"""Care of a store: what must work even if there is none, or if it cannot be opened."""
+"""Care of a store: what must work even if there is none, or if it cannot be opened. Installing into agents."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recollect import care, forget, ingest, redact, sessions
+from recollect import __version__, care, forget, ingest, redact, sessions
 from recollect.agentkit.files import resolve_root
 from recollect.agentkit.source import Source
-from recollect.config import load_settings, refuse_in_group
+from recollect.config import home_variable, load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
 from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from threading import Event
 
-    from recollect.care import Finding, RepairReport, RestoreReport, Schedule
+    from recollect.care import Finding, Installer, RepairReport, RestoreReport, Schedule
     from recollect.config import Settings
     from recollect.watch import Attempt
 
@@ -189,3 +189,12 @@ def restore(
     if confirm and (settings.folder / MEMORY_NAME).exists():
         confirm(settings.folder)
     return care.restore_backup(settings, Path(path).absolute(), progress)
+
+
+def installer(*, with_plugin: bool = True, can_write: bool = False) -> Installer:
+    """Installs Recollect into agents and uninstalls it; without the plugin, through the agents' settings.
+
+    With `can_write` agents may record things.
+    """
+    settings = load_settings()
+    return care.Installer(settings.folder, settings.roots, __version__, home_variable(), with_plugin, can_write)

@@ -12,7 +12,7 @@ from recollect import knowledge, recall
 from recollect.api import open_memory
 from recollect.cli.find import QueryCommand
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors
+from recollect.cli.output import command, emit, json_option, limit_option, print_json, reports_errors
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -194,12 +194,10 @@ _SHOWN_STEPS = 15
 _SHOWN_FACTS, _SHOWN_DECISIONS = 5, 30
 
 
-@click.command(cls=QueryCommand)
+@command(cls=QueryCommand)
 @click.argument("error", nargs=-1)
 @click.option("--repo", metavar="NAME", help="Prefer fixes of this repository.")
 @limit_option("fixes", _SHOWN_FIXES)
-@json_option
-@reports_errors
 def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bool) -> None:
     """Show what fixed an error before, in any session.
 
@@ -230,13 +228,11 @@ def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]")
         yield from discussion_lines(exchanges)
 
 
-@click.command()
+@command()
 @click.argument("topic", nargs=-1)
 @click.option("--diff", "is_diff", is_flag=True, help="Show the sessions behind your uncommitted change.")
 @filter_options
 @limit_option("answers", _SHOWN_FACTS)
-@json_option
-@reports_errors
 def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | None, as_json: bool) -> None:
     """Explain why something is the way it is.
 
@@ -289,11 +285,9 @@ def _reason_lines(topic: str, answers: "Sequence[Fact | Discussion]") -> Iterato
         yield from discussion_lines(exchanges)
 
 
-@click.command()
+@command()
 @click.argument("goal", nargs=-1, required=True)
 @filter_options
-@json_option
-@reports_errors
 def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
     """Show how earlier sessions reached a similar goal.
 
@@ -397,11 +391,9 @@ def rest_lines(shown: int, total: int, thing: str) -> Iterator[str]:
         yield grey(f"{shown:,} of {plural(total, thing)} · more: --limit {total}")
 
 
-@decisions.command("import")
+@command("import", below=decisions)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--repo", metavar="NAME", help="The repository that they are about.")
-@json_option
-@reports_errors
 def import_(file: str, repo: str | None, as_json: bool) -> None:
     """Add the decisions listed in a Markdown or JSON file.
 
@@ -419,12 +411,10 @@ def import_(file: str, repo: str | None, as_json: bool) -> None:
         click.echo(f"{plural(added, 'decision')} added")
 
 
-@click.command()
+@command()
 @click.argument("text", nargs=-1, required=True)
 @click.option("--topic", metavar="NAME", help="Its topic; replaces the last note on this topic.")
 @click.option("--repo", metavar="NAME", help="Only for this repository.")
-@json_option
-@reports_errors
 def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json: bool) -> None:
     """Save a decision or a preference.
 

@@ -9,7 +9,7 @@ import click
 from recollect.api import open_memory
 from recollect.archive import FORMATS, require_web_parts
 from recollect.cli.options import SESSION, open_fresh
-from recollect.cli.output import emit, json_option, reports_errors
+from recollect.cli.output import command, emit, reports_errors
 from recollect.cli.terminal import grey, local_time, no_sessions, one_line, plural, shown_progress
 from recollect.config import refuse_in_group
 from recollect.errors import NotFound, UsageError
@@ -22,7 +22,7 @@ _SHOWN = 20
 _NAMED = "the file is named after the day and the title"
 
 
-@click.command()
+@command()
 @click.argument("sessions", nargs=-1, type=SESSION)
 @click.option(
     "--format", "format_", type=click.Choice(list(FORMATS)), default="md", help="Write md (default), html or json."
@@ -39,8 +39,6 @@ _NAMED = "the file is named after the day and the title"
     default="conversations",
     help="Write into DIR (conversations).",
 )
-@json_option
-@reports_errors
 def archive(
     sessions: tuple[str, ...], format_: str, tools: bool, diffs: bool, is_all: bool, folder: str, as_json: bool
 ) -> None:
@@ -126,11 +124,9 @@ def mark() -> None:
     """
 
 
-@mark.command()
+@command(below=mark)
 @click.argument("session", type=SESSION)
 @click.option("--remove", is_flag=True, help="Remove the star.")
-@json_option
-@reports_errors
 def star(session: str, remove: bool, as_json: bool) -> None:
     """Star a session. `is:starred` finds it.
 
@@ -141,12 +137,10 @@ def star(session: str, remove: bool, as_json: bool) -> None:
     _mark(session, as_json, lambda annotations, chosen: annotations.star(chosen, not remove))
 
 
-@mark.command()
+@command(below=mark)
 @click.argument("session", type=SESSION)
 @click.argument("tag")
 @click.option("--remove", is_flag=True, help="Remove the tag.")
-@json_option
-@reports_errors
 def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
     """Tag a session. `tag:NAME` finds it.
 
@@ -161,12 +155,10 @@ def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
     )
 
 
-@mark.command()
+@command(below=mark)
 @click.argument("session", type=SESSION)
 @click.argument("text", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Remove the note with this text.")
-@json_option
-@reports_errors
 def note(session: str, text: tuple[str, ...], remove: bool, as_json: bool) -> None:
     """Add a note to a session.
 
@@ -183,11 +175,9 @@ def note(session: str, text: tuple[str, ...], remove: bool, as_json: bool) -> No
     )
 
 
-@mark.command()
+@command(below=mark)
 @click.argument("session", type=SESSION)
 @click.argument("name", nargs=-1, required=True)
-@json_option
-@reports_errors
 def rename(session: str, name: tuple[str, ...], as_json: bool) -> None:
     """Rename a session in Recollect; its agent keeps the old title.
 

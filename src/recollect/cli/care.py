@@ -11,6 +11,7 @@ from recollect import api, care, live
 from recollect.api import make_room, open_memory
 from recollect.cli.options import SESSION
 from recollect.cli.output import (
+    command,
     confirm,
     emit,
     json_option,
@@ -37,14 +38,12 @@ _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 
-@click.command()
+@command()
 @root_option
 @click.option("--deep", is_flag=True, help="Check every stored byte, and compare it with your agents' files.")
 @click.option("--max-seconds", metavar="N", type=click.FloatRange(0), help="Stop a deep check after N seconds.")
 @click.option("--repair", "is_repair", is_flag=True, help="Rebuild what is damaged; nothing is deleted.")
 @yes_option
-@json_option
-@reports_errors
 def doctor(
     roots: tuple[str, ...], deep: bool, max_seconds: float | None, is_repair: bool, yes: bool, as_json: bool
 ) -> None:
@@ -104,10 +103,8 @@ def _repair_lines(report: "RepairReport") -> Iterator[str]:
         yield "Nothing to repair: the store is intact"
 
 
-@click.command()
+@command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@json_option
-@reports_errors
 def backup(file: str, as_json: bool) -> None:
     """Write the whole store to a new FILE.
 
@@ -135,11 +132,9 @@ def _unnoted_lines(report: "BackupReport | ExportReport") -> Iterator[str]:
         yield "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 
 
-@click.command()
+@command()
 @click.argument("file", type=click.Path())
 @yes_option
-@json_option
-@reports_errors
 def restore(file: str, yes: bool, as_json: bool) -> None:
     """Replace the store with the backup FILE.
 
@@ -162,13 +157,11 @@ def _restore_lines(report: "RestoreReport") -> Iterator[str]:
         yield f"The backup's settings were not applied; copy what you need from: {one_line(report.settings)}"
 
 
-@click.command()
+@command()
 @click.argument("path", type=click.Path())
 @click.argument("sessions", nargs=-1)
 @repo_option
 @click.option("--digests", is_flag=True, help="Write each session's digest as Markdown into PATH instead.")
-@json_option
-@reports_errors
 def export(path: str, sessions: tuple[str, ...], repo: str | None, digests: bool, as_json: bool) -> None:
     """Write sessions as JSON lines and packs to a new folder PATH.
 
@@ -213,12 +206,10 @@ def _digest_lines(pages: "DigestPages") -> Iterator[str]:
         yield f"Left alone, because Recollect did not write it: {one_line(name)}"
 
 
-@click.command(name="import")
+@command(name="import")
 @click.argument("path", type=click.Path())
 @click.argument("folder", type=click.Path(file_okay=False), required=False)
 @click.option("--dry-run", is_flag=True, help="With jsonl: show what would be stored, store nothing.")
-@json_option
-@reports_errors
 def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None:
     """Add the sessions of an export, or of JSONL files.
 
@@ -331,11 +322,9 @@ def _eviction_line(eviction: "Eviction") -> str:
     return f"  {last}  {size(held.bytes):>8}  {eviction.reason:<{_REASON_COLUMNS}}  {one_line(held.session_uid)}"
 
 
-@retention.command()
+@command(below=retention)
 @click.argument("session", type=SESSION)
 @root_option
-@json_option
-@reports_errors
 def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
     """Bring back the raw detail of an evicted session.
 
@@ -355,13 +344,11 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}")
 
 
-@click.command()
+@command()
 @click.option("--watch", "is_watch", is_flag=True, help="Install `recollect watch` as a service instead.")
 @click.option("--remove", "is_removal", is_flag=True, help="Remove the schedule.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be installed.")
 @yes_option
-@json_option
-@reports_errors
 def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Run sweeps automatically: daily, weekly, or as agents write.
 
@@ -393,5 +380,5 @@ def _schedule_lines(planned: "Schedule") -> Iterator[str]:
         yield content
     if planned.cron_line:
         yield planned.cron_line
-    for command in planned.on:
-        yield f"$ {' '.join(command)}"
+    for words in planned.on:
+        yield f"$ {' '.join(words)}"

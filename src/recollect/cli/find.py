@@ -17,7 +17,7 @@ from recollect.cli.listing import (
     visit_lines,
 )
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
+from recollect.cli.output import command, emit, limit_option, offset_option, print_json
 from recollect.cli.terminal import (
     fitted,
     grey,
@@ -130,7 +130,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
         )
 
 
-@click.command(cls=QueryCommand)
+@command(cls=QueryCommand)
 @click.argument("query", nargs=-1)
 @filter_options
 @_ranked_limit
@@ -148,8 +148,6 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 @click.option("--substring", is_flag=True, help="Search for the exact text, even inside words.")
 @click.option("--regex", is_flag=True, help="Search for a regular expression.")
 @click.option("--explain", is_flag=True, help="Explain why each match was found.")
-@json_option
-@reports_errors
 def search(
     query: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -209,12 +207,10 @@ history = QueryCommand(
 )
 
 
-@click.command()
+@command()
 @filter_options
 @_ranked_limit
 @offset_option
-@json_option
-@reports_errors
 def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List recently active sessions, each with its last request.
 
@@ -226,14 +222,12 @@ def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> N
     emit(answer, as_json, lambda answer: answer_lines(answer, offset))
 
 
-@click.command()
+@command()
 @click.argument("path")
 @click.option("--all", "is_all", is_flag=True, help="List the sessions that edited or mention it, not the edits.")
 @filter_options
 @limit_option("edits", _SHOWN_EDITS)
 @offset_option
-@json_option
-@reports_errors
 def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List the edits that wrote a file, across renames.
 

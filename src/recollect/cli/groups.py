@@ -12,7 +12,7 @@ import click
 
 import recollect
 from recollect.api import open_memory
-from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
+from recollect.cli.output import command, confirm, emit, print_json, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 from recollect.errors import UsageError
 
@@ -50,15 +50,13 @@ def group_() -> None:
     """
 
 
-@group_.command("add")
+@command("add", below=group_)
 @click.argument("name")
 @click.option("--path", type=click.Path(file_okay=False), required=True, help="The group's folder.")
 @click.option("--agent", metavar="NAME", help="The agent that works there.")
 @click.option("--home", type=click.Path(file_okay=False), help="The agent's home; by default one in the store.")
 @click.option("--write", is_flag=True, help="Put the paragraph into the file that the agent reads at its start.")
 @yes_option
-@json_option
-@reports_errors
 def add_group(name: str, path: str, agent: str | None, home: str | None, write: bool, yes: bool, as_json: bool) -> None:
     """Create a group for a folder.
 
@@ -82,9 +80,7 @@ def add_group(name: str, path: str, agent: str | None, home: str | None, write: 
     emit(added, as_json, lambda added: [f"Wrote {target}"] if write else [])
 
 
-@group_.command("list")
-@json_option
-@reports_errors
+@command("list", below=group_)
 def list_groups(as_json: bool) -> None:
     """List groups with their folders and active sessions."""
     with open_memory(create=False, read_only=True) as memory:
@@ -99,11 +95,9 @@ def _group_lines(groups: "Sequence[Group]") -> Iterator[str]:
         yield f"{padded(group.name, columns)}  {group.agent}  {one_line(group.path)}  {grey(active)}"
 
 
-@group_.command("remove")
+@command("remove", below=group_)
 @click.argument("name")
 @yes_option
-@json_option
-@reports_errors
 def remove_group(name: str, yes: bool, as_json: bool) -> None:
     """Remove a group with its bookmarks; its sessions and files stay."""
     with open_memory(create=False) as memory:
@@ -113,12 +107,10 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
     emit(removed, as_json, lambda removed: [f"Removed {removed.name}; its files stay: {removed.path}"])
 
 
-@group_.command("mounts")
+@command("mounts", below=group_)
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["json", "docker"]), default="json", help="How to print them.")
 @_home_options
-@json_option
-@reports_errors
 def mounts(name: str, form: str, as_json: bool, **settings: Any) -> None:
     """Print the mounts that a sandbox of the group needs.
 
@@ -138,11 +130,9 @@ def _docker_lines(mounts: "Sequence[Mount]") -> Iterator[str]:
         yield f"-v {shlex.quote(f'{mount.host}:{mount.sandbox}{ending}')}"
 
 
-@group_.command()
+@command(below=group_)
 @click.argument("name")
 @group_option
-@json_option
-@reports_errors
 def clear(name: str, group: str | None, as_json: bool) -> None:
     """Set a group's conversation aside under a name.
 
@@ -165,10 +155,8 @@ def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
         yield f"Archived: {cleared.archive}"
 
 
-@group_.command()
+@command(below=group_)
 @click.option("--group", metavar="NAME", help="Only this group's bookmarks.")
-@json_option
-@reports_errors
 def bookmarks(group: str | None, as_json: bool) -> None:
     """List conversations that were set aside, newest first."""
     with open_memory(create=False, read_only=True) as memory:
@@ -184,7 +172,7 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
         yield "No bookmarks: `recollect group clear NAME` makes one"
 
 
-@group_.command()
+@command(below=group_)
 @click.argument("prompt")
 @click.argument("arguments", nargs=-1)
 @group_option
@@ -200,8 +188,6 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
 @click.option("--at", "after_uuid", metavar="UUID", help="Continue after this message, if the agent can.")
 @click.option("--drops", metavar="UUID", help="With --at: the only prompt whose turn may be dropped.")
 @_home_options
-@json_option
-@reports_errors
 def run(
     prompt: str,
     arguments: tuple[str, ...],
@@ -233,11 +219,9 @@ def run(
         click.echo(grey(f"# {report.session_uid}"), err=True)
 
 
-@group_.command()
+@command(below=group_)
 @click.option("--group", metavar="NAME", help="Only this group's requests.")
 @click.option("--once", is_flag=True, help="Answer waiting requests, then stop.")
-@json_option
-@reports_errors
 def serve(group: str | None, once: bool, as_json: bool) -> None:
     """Answer requests of sandboxed agents, until you stop it.
 

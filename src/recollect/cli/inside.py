@@ -8,7 +8,7 @@ import click
 
 from recollect import hooks
 from recollect.api import installer, open_memory
-from recollect.cli.output import confirm, emit, json_option, limit_option, reports_errors, yes_option
+from recollect.cli.output import command, confirm, emit, limit_option, reports_errors, yes_option
 from recollect.cli.terminal import fitted_time, grey, one_line, plural
 from recollect.errors import NotFound, RecollectError, UsageError
 from recollect.live import Live
@@ -90,10 +90,8 @@ def hook_commands() -> None:
     """Show what hooks added to your agents' sessions."""
 
 
-@hook_commands.command("log")
+@command("log", below=hook_commands)
 @limit_option("answers", _SHOWN)
-@json_option
-@reports_errors
 def log(limit: int | None, as_json: bool) -> None:
     """List what hooks added to your agents' sessions, and its effect.
 
@@ -116,22 +114,18 @@ def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
         yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
 
-@hook_commands.command("sweep", hidden=True)
-@json_option
-@reports_errors
+@command("sweep", hidden=True, below=hook_commands)
 def sweep(as_json: bool) -> None:
     """Read what hooks recorded; hooks start this themselves."""
     reports = hooks.drain_spool()
     emit(reports, as_json, lambda reports: [f"{sum(report.events_new for report in reports)} new events"])
 
 
-@click.command()
+@command()
 @click.argument("agents", nargs=-1)
 @click.option("--no-plugin", is_flag=True, help="Edit the agents' settings instead of installing a plugin.")
 @click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
 @yes_option
-@json_option
-@reports_errors
 def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bool, as_json: bool) -> None:
     """Give your agents this memory: tools, briefs and fixes.
 
@@ -150,11 +144,9 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     emit(made.install(names), as_json, lambda done: _done_lines(done, message))
 
 
-@click.command()
+@command()
 @click.argument("agents", nargs=-1)
 @yes_option
-@json_option
-@reports_errors
 def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove Recollect from your agents.
 
@@ -189,10 +181,8 @@ def live() -> None:
     """Show sessions that an agent host appends to."""
 
 
-@live.command()
+@command(below=live)
 @click.argument("folder", type=click.Path(file_okay=False), required=False)
-@json_option
-@reports_errors
 def status(folder: str | None, as_json: bool) -> None:
     """Show what live sessions hold, by channel.
 

@@ -10,7 +10,7 @@ import click
 from recollect.api import open_memory
 from recollect.cli.answers import detail, fact_lines, rest_lines, show_command
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import emit, json_option, limit_option, reports_errors
+from recollect.cli.output import command, emit, json_option, limit_option, reports_errors
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -51,10 +51,8 @@ def knowledge_() -> None:
     """
 
 
-@knowledge_.command()
+@command(below=knowledge_)
 @click.argument("entity", nargs=-1, required=True)
-@json_option
-@reports_errors
 def facts(entity: tuple[str, ...], as_json: bool) -> None:
     """List everything known about a file, command or error.
 
@@ -71,12 +69,10 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
     emit(known, as_json, fact_lines)
 
 
-@knowledge_.command()
+@command(below=knowledge_)
 @filter_options
 @limit_option("workflows", _SHOWN_WORKFLOWS)
 @click.option("--format", "format_", type=click.Choice(["text", "svg", "dot"]), help="Print a picture instead of text.")
-@json_option
-@reports_errors
 def workflows(filters: Filters, limit: int | None, format_: str | None, as_json: bool) -> None:
     """Show which sequences of steps work, and what fails.
 
@@ -116,11 +112,9 @@ def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
             yield grey(f"    last: {show_command(names[failing.session_uid], failing.event_uid)}")
 
 
-@knowledge_.command()
+@command(below=knowledge_)
 @filter_options
 @limit_option("repeats", _SHOWN_REPEATS)
-@json_option
-@reports_errors
 def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     """Show what the memory would have saved you.
 
@@ -216,7 +210,7 @@ audit.add_command(_verdict_command("pin", "pinned", "Keep a fact on top, by its 
 audit.add_command(_verdict_command("reject", "rejected", "Never show a fact again, by its id or the beginning of it."))
 
 
-@knowledge_.command()
+@command(below=knowledge_)
 @click.argument("entity", nargs=-1)
 @click.option("--around", metavar="ENTITY", help="Only facts near this file, command, error or setting.")
 @click.option(
@@ -228,8 +222,6 @@ audit.add_command(_verdict_command("reject", "rejected", "Never show a fact agai
 )
 @filter_options
 @limit_option("nodes", _SHOWN_NODES)
-@json_option
-@reports_errors
 def graph(
     entity: tuple[str, ...], around: str | None, format_: str, filters: Filters, limit: int | None, as_json: bool
 ) -> None:
@@ -279,7 +271,7 @@ def graphiti() -> None:
     """
 
 
-@graphiti.command()
+@command(below=graphiti)
 @click.option(
     "--mode",
     type=click.Choice(MODES),
@@ -290,8 +282,6 @@ def graphiti() -> None:
 @click.option("--budget", metavar="TOKENS", type=click.IntRange(0), help="Let the model use at most this many tokens.")
 @click.option("--dry-run", is_flag=True, help="Only show how many tokens episodes would take.")
 @filter_options
-@json_option
-@reports_errors
 def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json: bool) -> None:
     """Push facts or exchanges; what was pushed before is not pushed again.
 

@@ -167,6 +167,21 @@ offset_option = click.option(
     "--offset", metavar="N", type=click.IntRange(0), default=0, help="Skip the first N of the list."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def command(
+    name: str | None = None, *, below: click.Group | None = None, **settings: Any
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function a command, of its own or `below` a group, that has `--json` and says what went wrong."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        made = (below or click).command(name, **settings)(reports_errors(function))
+        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
+        return made
+
+    return make
+
+
 repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name or part of it.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 root_option = click.option(

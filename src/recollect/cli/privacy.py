@@ -9,7 +9,7 @@ import click
 
 from recollect.api import CheckedText, check_text, make_room, open_memory
 from recollect.cli.options import SESSION
-from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
+from recollect.cli.output import command, confirm, emit, print_json, yes_option
 from recollect.cli.terminal import fitted, local_time, one_line, plural, shown_progress, size
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
@@ -22,7 +22,7 @@ _SHOWN = 20
 _TITLE_COLUMNS = 60
 
 
-@click.command()
+@command()
 @click.argument("sessions", nargs=-1, type=SESSION)
 @click.option("--repo", metavar="NAME", help="Everything from this repository: its name, or the end of it.")
 @click.option("--before", metavar="WHEN", help="Sessions that ended before: 2026-11-01, 90d, yesterday.")
@@ -34,8 +34,6 @@ _TITLE_COLUMNS = 60
 @click.option("--keep-forks", is_flag=True, help="Keep sessions that share their text, with their copies of it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @yes_option
-@json_option
-@reports_errors
 def forget(
     sessions: tuple[str, ...],
     before: str | None,
@@ -232,12 +230,10 @@ def _count(planned: "ForgetPlan") -> str:
     return " and ".join(parts + ([plural(planned.answers, "answer")] if planned.answers else []))
 
 
-@click.command()
+@command()
 @click.option("--rescan", is_flag=True, help="Apply the rules to sessions stored under older rules.")
 @click.option("--dry-run", is_flag=True, help="With --rescan: only show what would be replaced.")
 @click.option("--check", metavar="TEXT", help="Show what would be replaced in TEXT; - reads standard input.")
-@json_option
-@reports_errors
 def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> None:
     """Replace secrets in stored sessions, or try the rules.
 

@@ -12,7 +12,14 @@ import click
 from recollect.agents import BUILT_IN, shell_line
 from recollect.api import open_memory
 from recollect.cli.options import SESSION, filter_options, open_fresh
-from recollect.cli.output import confirm, emit, json_option, limit_option, print_json, reports_errors, yes_option
+from recollect.cli.output import (
+    command,
+    confirm,
+    emit,
+    limit_option,
+    print_json,
+    yes_option,
+)
 from recollect.cli.terminal import fitted, grey, line_columns, local_time, one_line, repo_name, short_ids, width
 from recollect.errors import NotFound, UsageError
 from recollect.schema import to_json
@@ -25,13 +32,11 @@ if TYPE_CHECKING:
     from recollect.schema import Session
 
 
-@click.command()
+@command()
 @click.argument("session", type=SESSION)
 @click.option("--to", "agent", required=True, type=click.Choice(BUILT_IN), help="The agent that continues.")
 @click.option("--run", is_flag=True, help="Start that agent instead of printing its command.")
 @yes_option
-@json_option
-@reports_errors
 def handoff(session: str, agent: str, run: bool, yes: bool, as_json: bool) -> None:
     """Continue a session in another agent.
 
@@ -98,7 +103,7 @@ _SINCE = "30d"
 _LEAST_COLUMNS = 12  # of a title
 
 
-@click.command()
+@command()
 @click.argument("session", required=False, type=SESSION)
 @click.option("--run", is_flag=True, help="Run the command instead of printing it.")
 @click.option("--fork", "is_fork", is_flag=True, help="Continue a copy of the session, which itself does not change.")
@@ -106,8 +111,6 @@ _LEAST_COLUMNS = 12  # of a title
 @click.option("--save-as", metavar="NAME", help="With a bookmark: bookmark the group's active session first.")
 @click.option("--group", metavar="NAME", help="With a bookmark: its group; by default the one whose folder you are in.")
 @yes_option
-@json_option
-@reports_errors
 def resume(
     session: str | None,
     run: bool,
@@ -203,11 +206,9 @@ def _last(memory: "Memory") -> "Session":
         return memory.last_session()
 
 
-@click.command("open")
+@command("open")
 @filter_options
 @limit_option("sessions", _SHOWN_OPEN)
-@json_option
-@reports_errors
 def open_(filters: "Filters", limit: int | None, as_json: bool) -> None:
     """List what sessions left unfinished, newest first.
 

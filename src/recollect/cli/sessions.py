@@ -13,14 +13,13 @@ from recollect import distill
 from recollect.cli.listing import footer_lines, page_lines, related_lines, session_lines, signal_lines, timeline_lines
 from recollect.cli.options import SESSION, filter_options, open_fresh, session_argument
 from recollect.cli.output import (
+    command,
     emit,
-    json_option,
     limit_option,
     no_pager_option,
     offset_option,
     print_json,
     print_lines,
-    reports_errors,
 )
 from recollect.cli.terminal import (
     fitted,
@@ -53,7 +52,7 @@ _BRIEF_TOKENS = 1500
 _SORTS = ("recent", "cost", "duration", "tokens")
 
 
-@click.command()
+@command()
 @filter_options
 @click.option("--model", metavar="TEXT", help="Only models whose name contains TEXT.")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
@@ -69,8 +68,6 @@ _SORTS = ("recent", "cost", "duration", "tokens")
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
 @click.argument("text", nargs=-1)
-@json_option
-@reports_errors
 def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """List sessions, newest first; TEXT filters by title.
 
@@ -164,7 +161,7 @@ def _list_lines(
         yield no_sessions()
 
 
-@click.command()
+@command()
 @session_argument
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
@@ -181,8 +178,6 @@ def _list_lines(
 @click.option("--raw", is_flag=True, help="Print the full content of every event, one JSON object per line.")
 @click.option("--exchanges", "by_request", is_flag=True, help="Show it by request, with one line of each output.")
 @no_pager_option
-@json_option
-@reports_errors
 def show(
     session: str,
     kind: str | None,
@@ -287,7 +282,7 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
     yield from _digest_lines(digest, session)
 
 
-@click.command()
+@command()
 @session_argument
 @click.option("--for-agent", is_flag=True, help="Print a brief to paste into a new session.")
 @click.option(
@@ -297,8 +292,6 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
     help="Print a brief of at most about this many tokens (1500).",
 )
 @no_pager_option
-@json_option
-@reports_errors
 def digest(session: str, for_agent: bool, budget: int | None, no_pager: bool, as_json: bool) -> None:
     """Summarise a session: what was asked, done, decided, left open.
 
@@ -361,7 +354,7 @@ class _SignalName(click.Choice[str]):
         return super().convert(value.replace("-", "_").replace(" ", "_"), param, ctx)
 
 
-@click.command()
+@command()
 @click.argument("session", required=False, type=SESSION)
 @click.option(
     "--signal",
@@ -372,8 +365,6 @@ class _SignalName(click.Choice[str]):
 @filter_options
 @limit_option("signals", _SHOWN_SIGNALS)
 @offset_option
-@json_option
-@reports_errors
 def signals(
     session: str | None, signal: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool
 ) -> None:

@@ -16,7 +16,7 @@ import recollect
 from recollect import api, distill
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
-from recollect.cli.output import emit, json_option, print_json, reports_errors, root_option
+from recollect.cli.output import command, emit, print_json, root_option
 from recollect.cli.terminal import (
     READING_IS_OFF,
     fitted,
@@ -48,12 +48,10 @@ _INTERRUPTED = 1  # exit code
 _WHERE = "`recollect doctor` shows where Recollect looks for them"
 
 
-@click.command()
+@command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False))
 @root_option
 @click.option("--verify", is_flag=True, help="Open every file, even if it looks unchanged.")
-@json_option
-@reports_errors
 def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
     """Read what is new in your agents' sessions.
 
@@ -113,10 +111,8 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
         yield f"{session_counts(report.sessions, report.sub_agents, report.warm_ups)} in the store"
 
 
-@click.command()
+@command()
 @click.option("--problems", "is_problems", is_flag=True, help="List lines and files that could not be read, and why.")
-@json_option
-@reports_errors
 def status(is_problems: bool, as_json: bool) -> None:
     """Show what the store holds and how large it is."""
     if is_problems:
@@ -183,9 +179,7 @@ def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
         yield "No problems: every line of every file was read"
 
 
-@click.command()
-@json_option
-@reports_errors
+@command()
 def demo(as_json: bool) -> None:
     """Try Recollect on bundled sample sessions.
 
@@ -232,8 +226,8 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
         f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
         f"digest {names[longest.session_uid]}": [printable(distill.render_digest(memory.digest(longest), None))],
     }
-    for command, lines in outputs.items():
-        click.echo(click.style(f"$ recollect {command}", bold=True))
+    for words, lines in outputs.items():
+        click.echo(click.style(f"$ recollect {words}", bold=True))
         click.echo("\n".join(lines) + "\n")
     click.echo(click.style("Now try your own: recollect sweep", bold=True))
 
@@ -274,7 +268,7 @@ def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
         yield f"{'forecast':<8} last copies will be evicted from about {when}: raise retention.raw_hard_cap"
 
 
-@click.command()
+@command()
 @root_option
 @click.option(
     "--every",
@@ -284,8 +278,6 @@ def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
     help="Sweep every N minutes instead of whenever files change.",
 )
 @click.option("--once", is_flag=True, help="Sweep once and stop.")
-@json_option
-@reports_errors
 def watch(roots: tuple[str, ...], every_minutes: float | None, once: bool, as_json: bool) -> None:
     """Read sessions as your agents write them.
 

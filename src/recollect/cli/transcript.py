@@ -12,7 +12,7 @@ import click
 from recollect import schema
 from recollect.cli.find import SPEAKERS
 from recollect.cli.options import open_fresh, session_argument
-from recollect.cli.output import json_option, no_pager_option, print_json, print_lines, reports_errors
+from recollect.cli.output import command, no_pager_option, print_json, print_lines
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -40,12 +40,10 @@ if TYPE_CHECKING:
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command()
+@command()
 @session_argument
 @click.argument("file", required=False)
 @no_pager_option
-@json_option
-@reports_errors
 def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     """Show what a session changed, edit by edit, as a patch.
 
