@@ -10,7 +10,6 @@ TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.api.annotations import VIEW_FIELDS, Annotations, ForgetRequest, SessionAnnotations, UserNote
     from recollect.api.care import (
-        CheckedText,
         check_text,
         doctor,
         installer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from recollect import __version__, care, forget, ingest, redact, sessions
 from recollect.agentkit.files import resolve_root
@@ -25,28 +25,19 @@ if TYPE_CHECKING:
     from recollect.watch import Attempt
 
 
-class CheckedText(NamedTuple):
-    """A text as it would be stored; `replaced` counts by rule.
+def check_text(text: str, folder: str | PathLike[str] | None = None) -> dict[str, Any]:
+    """Return a text as it would be stored, how often each rule replaced something, and whether it has a placeholder.
 
-    `is_placeholder`: it holds a placeholder for a secret (`your-key-here`, `AKIA…EXAMPLE`).
+    A placeholder stands for a secret (`your-key-here`, `AKIA…EXAMPLE`). Without a store, the marks differ from those
+    it will use later.
     """
-
-    text: str
-    replaced: dict[str, int]
-    is_placeholder: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return self._asdict()
-
-
-def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
-    """A text after redaction. Without a store, the marks differ from those it will use later."""
     settings = load_settings(folder)
     if (settings.folder / MEMORY_NAME).exists():
         redactor = ingest.Protection(settings.folder, settings.redaction).redactor()
     else:
         redactor = redact.Redactor(settings.redaction, bytes(redact.KEY_BYTES))
-    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())), redact.has_placeholder(text))
+    stored, replaced = redactor.text(text), dict(sorted(redactor.replaced.items()))
+    return {"text": stored, "replaced": replaced, "is_placeholder": redact.has_placeholder(text)}
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from recollect import analysis, api, knowledge, recall, sessions, store
 from recollect.agents import resume_command
@@ -16,7 +16,6 @@ from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.kinds import WARM_UP, SessionKey
 from recollect.progress import Progress, silent
 from recollect.recall import NO_FILTERS, Filters
-from recollect.schema import Session
 from recollect.store import SessionFilter, Store
 
 if TYPE_CHECKING:
@@ -41,14 +40,6 @@ if TYPE_CHECKING:
     from recollect.schema import Digest, Event, Signal
     from recollect.sessions import TranscriptItem
     from recollect.store import Span
-
-
-class _Conditions(TypedDict):
-    """Further conditions on a list of sessions."""
-
-    text: str | None
-    roots_only: bool
-    is_idle: bool | None
 
 
 class Reading:
@@ -97,7 +88,7 @@ class Reading:
         """How many sessions `sessions` lists without a limit."""
         return self._store.sessions.count(self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle))
 
-    def _chosen(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
+    def _chosen(self, filters: Filters, **conditions: Any) -> SessionFilter:
         return store.SessionFilter(recall.sessions_of(self._store, filters), **conditions)
 
     def session(self, name: str) -> Session:

@@ -5,7 +5,16 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.archive import html
-    from recollect.archive.documents import FORMATS, Detail, digest_name, document_name, render, write_named, write_new
+    from recollect.archive.documents import (
+        FORMATS,
+        Detail,
+        digest_name,
+        document_name,
+        patches,
+        render,
+        write_named,
+        write_new,
+    )
     from recollect.archive.html import (
         Exchange,
         Step,

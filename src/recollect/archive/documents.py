@@ -25,7 +25,7 @@ from recollect.archive.html import render_session_html
 from recollect.distill import inert, inert_lines, render_digest
 from recollect.errors import NotFound, StoreUnwritable, UsageError
 from recollect.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
-from recollect.recall import session_diff
+from recollect.recall import SessionDiff, session_diff
 from recollect.schema import Digest, Session, to_json
 from recollect.sessions import TranscriptItem, iter_transcript
 from recollect.store import Store, drop_left_beside, work_name
@@ -130,7 +130,7 @@ def render(store: Store, session: Session, format: str, detail: Detail, today: d
 
 def _markdown(store: Store, session: Session, detail: Detail, today: date) -> str:
     digest = _digest_if_evicted(store, session)
-    items, diffs = iter_transcript(store, session), _diffs(store, session) if detail.diffs else {}
+    items, diffs = iter_transcript(store, session), patches(session_diff(store, session)) if detail.diffs else {}
     lines = markdown_lines(
         session, items, today, digest=digest, chars=detail.message_chars, tools=detail.tools, diffs=diffs
     )
@@ -168,9 +168,10 @@ def _digest_if_evicted(store: Store, session: Session) -> Digest | None:
         return None  # a tiny sub-agent
 
 
-def _diffs(store: Store, session: Session) -> Mapping[str, str]:
+def patches(diff: SessionDiff) -> dict[str, str]:
+    """Return what edits did, by the uid of their event."""
     diffs: dict[str, str] = {}
-    for edit in session_diff(store, session).edits:
+    for edit in diff.edits:
         diffs[edit.event_uid] = diffs.get(edit.event_uid, "") + edit.diff
     return diffs
 

@@ -115,16 +115,6 @@ _RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTE
 
 
 @dataclass(slots=True)
-class Message:
-    """Something a person or an agent said."""
-
-    item: TranscriptItem
-
-    def to_json(self) -> dict[str, Any]:
-        return {"message": self.item.to_json()}
-
-
-@dataclass(slots=True)
 class Step:
     """A call with its result and the sub-agents it started; or a thought or note, which has neither."""
 
@@ -191,7 +181,7 @@ class SubAgent:
         }
 
 
-Part = Message | Steps | SubAgent
+Part = TranscriptItem | Steps | SubAgent  # a TranscriptItem: something a person or an agent said
 
 
 @dataclass(slots=True)
@@ -211,7 +201,11 @@ class Exchange:
 
     def to_json(self) -> dict[str, Any]:
         request = self.request.to_json() if self.request else None
-        return {"number": self.number, "request": request, "parts": [part.to_json() for part in self.parts]}
+        return {"number": self.number, "request": request, "parts": list(map(_part_json, self.parts))}
+
+
+def _part_json(part: Part) -> dict[str, Any]:
+    return {"message": part.to_json()} if isinstance(part, TranscriptItem) else part.to_json()
 
 
 def read_exchanges(
@@ -256,7 +250,7 @@ class _Reader:
             call.result = item
             return
         if event.kind in _SPOKEN:
-            self._last().parts.append(Message(item))
+            self._last().parts.append(item)
             return
         step = Step(item)
         if event.call_id and event.kind in _CALLS:

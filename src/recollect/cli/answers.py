@@ -12,7 +12,7 @@ from recollect import knowledge, recall
 from recollect.api import open_memory
 from recollect.cli.find import QueryCommand
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import command, emit, json_option, limit_option, print_json, reports_errors
+from recollect.cli.output import command, emit, json_option, limit_option, reports_errors
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -405,10 +405,7 @@ def import_(file: str, repo: str | None, as_json: bool) -> None:
     """
     with open_memory(create=False) as memory:
         added = memory.knowledge.import_decisions(file, repo=repo)
-    if as_json:
-        print_json({"added": added})
-    else:
-        click.echo(f"{plural(added, 'decision')} added")
+    emit({"added": added}, as_json, lambda _: [f"{plural(added, 'decision')} added"])
 
 
 @command()

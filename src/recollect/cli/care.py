@@ -15,7 +15,6 @@ from recollect.cli.output import (
     confirm,
     emit,
     json_option,
-    print_json,
     repo_option,
     reports_errors,
     root_option,
@@ -338,10 +337,8 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
         with shown_progress() as show:
             memory.rehydrate(chosen, show)
         events = len(memory.events(chosen, with_copies=True))
-    if as_json:
-        print_json({"session_uid": chosen.session_uid, "events": events})
-    else:
-        click.echo(f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}")
+    done = f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}"
+    emit({"session_uid": chosen.session_uid, "events": events}, as_json, lambda _: [done])
 
 
 @command()
@@ -355,7 +352,6 @@ def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json
     Installs a systemd unit, a launchd agent or a crontab line. It sweeps daily or weekly (`retention.cadence`) or, with
     --watch, watches from your login on. Shows what it will install, and asks; --remove uninstalls it.
     """
-    # `sweep` uses this module too, and needs neither.
     planned = api.plan_schedule(is_removal=is_removal, watch=is_watch)
     if not as_json and not is_removal:
         click.echo("\n".join(_schedule_lines(planned)))
@@ -366,12 +362,9 @@ def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json
         confirm("Install this?", "install the schedule", yes)
         care.install_schedule(planned)
         is_done = True
-    if as_json:
-        print_json(planned.to_json() | {"is_done": is_done})
-    elif is_removal:
-        click.echo("Removed" if is_done else "No schedule is installed")
-    elif is_done:
-        click.echo("Installed; `recollect schedule --remove` uninstalls it")
+    installed = ["Installed; `recollect schedule --remove` uninstalls it"] if is_done else []
+    said = installed if not is_removal else ["Removed" if is_done else "No schedule is installed"]
+    emit(planned.to_json() | {"is_done": is_done}, as_json, lambda _: said)
 
 
 def _schedule_lines(planned: "Schedule") -> Iterator[str]:

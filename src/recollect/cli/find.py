@@ -3,12 +3,13 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect import kinds
 from recollect.cli.listing import (
+    emit_page,
     highlighted,
     hit_table,
     matched_part,
@@ -69,15 +70,6 @@ _ranked_limit = click.option(
     type=click.IntRange(1, _MOST_RANKED),
     help=f"List at most N sessions ({_RANKED}).",
 )
-
-
-class _SearchOptions(TypedDict):
-    """The options of a search that go to the library as they are."""
-
-    filters: Filters
-    offset: int
-    context: int
-    budget_tokens: int | None
 
 
 class QueryCommand(click.Command):
@@ -157,7 +149,7 @@ def search(
     regex: bool,
     explain: bool,
     as_json: bool,
-    **options: Unpack[_SearchOptions],
+    **options: Any,  # which go to the library as they are
 ) -> None:
     """Search everything said, done or printed in your sessions.
 
@@ -243,10 +235,10 @@ def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: 
         evicted = 0 if is_all else memory.evicted_edits(path)
     shown = limit or _on_a_screen(_SHOWN_VISITS if is_all else _SHOWN_EDITS)
     listed = rows[offset : offset + (limit or len(rows) if as_json else shown)]
-    emit(listed, as_json, visit_lines if is_all else _edit_lines)
-    if listed and not as_json:
-        following = f"next: recollect blame {_quoted(path)}" if is_all else _next_diff(edits[offset])
-        click.echo("\n".join(page_lines(len(listed), offset, len(rows), "session" if is_all else "edit", following)))
+    if is_all:
+        emit_page(listed, as_json, visit_lines, offset, len(rows), "session", f"next: recollect blame {_quoted(path)}")
+    else:
+        emit_page(listed, as_json, _edit_lines, offset, len(rows), "edit", *map(_next_diff, edits[offset : offset + 1]))
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         hint = "`recollect blame --all` lists them"

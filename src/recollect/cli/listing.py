@@ -1,12 +1,13 @@
 """Lists for people: headings, a line for each thing in columns, cut to the terminal; what is left out is counted."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from recollect.cli.output import emit
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -220,6 +221,21 @@ def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator
     yield from _table_lines(make_table(columns, "what", [one_line(signal.detail) for signal in signals]))
     if not signals:
         yield "No signals"
+
+
+def emit_page(
+    listed: Sequence[Any],
+    as_json: bool,
+    lines: Callable[[Any], Iterable[str]],
+    offset: int,
+    total: int,
+    thing: str,
+    *more: str,
+) -> None:
+    """Print a part of a list; for people, also how much of the list that is and what to type next."""
+    emit(listed, as_json, lines)
+    if listed and not as_json:
+        click.echo("\n".join(page_lines(len(listed), offset, total, thing, *more)))
 
 
 def page_lines(

@@ -55,7 +55,7 @@ def print_json(value: Any, *, is_line: bool = False) -> None:
 def emit(record: Any, as_json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
     """Print what a command found: as JSON for programs, as `lines` for people."""
     if as_json:
-        print_json(recollect.to_json(record))
+        print_json(record if isinstance(record, dict) else recollect.to_json(record))
         return
     for line in lines(record):
         click.echo(line)

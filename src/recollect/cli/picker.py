@@ -1,8 +1,8 @@
 """The picker: type to search everything, look at a session, carry on with it.
 
 `Picker` holds what is typed, listed and selected, and says what the screen shows; it knows no terminal. `pick` draws it
-with curses, which every Python on Unix has and which starts at once, over ssh
-too. `pick_session` is what `recollect` alone does on a terminal.
+with curses, which every Python on Unix has and which starts at once, over ssh too.
+`pick_session` is what `recollect` alone does on a terminal.
 """
 
 import base64

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import distill
-from recollect.cli.listing import footer_lines, page_lines, related_lines, session_lines, signal_lines, timeline_lines
+from recollect import archive, distill
+from recollect.cli.listing import (
+    emit_page,
+    footer_lines,
+    page_lines,
+    related_lines,
+    session_lines,
+    signal_lines,
+    timeline_lines,
+)
 from recollect.cli.options import SESSION, filter_options, open_fresh, session_argument
 from recollect.cli.output import (
     command,
@@ -133,9 +141,7 @@ def _print_timeline(date: str, filters: Filters, limit: int | None, offset: int,
         return
     shown = limit or (len(entries) if as_json else _SHOWN_TIMELINE)
     listed = entries[::-1][offset : offset + shown][::-1]
-    emit(listed, as_json, timeline_lines)
-    if listed and not as_json:
-        click.echo("\n".join(page_lines(len(listed), offset, len(entries), "session")))
+    emit_page(listed, as_json, timeline_lines, offset, len(entries), "session")
 
 
 def _active_lines(running: "list[ActiveSession]") -> Iterator[str]:
@@ -226,7 +232,7 @@ def show(
             _note_evicted(chosen)
         else:
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
-            diffs = _diffs(memory, chosen) if with_diffs else None
+            diffs = archive.patches(memory.diff(chosen)) if with_diffs else None
             documents = [document.path for document in memory.archives.of(chosen)]
             total = None if chosen.parent_session_uid else memory.stats("session", session=chosen).total
             total = total if total and total.sub_agents_usd else None
@@ -243,14 +249,6 @@ def _window(memory: "Memory", session: "Session", at: str, context: int) -> "lis
         if session.evicted_at is None:
             raise
         return []
-
-
-def _diffs(memory: "Memory", session: "Session") -> dict[str, str]:
-    """What edits did, by the uid of their event."""
-    diffs: dict[str, str] = {}
-    for edit in memory.diff(session).edits:
-        diffs[edit.event_uid] = diffs.get(edit.event_uid, "") + edit.diff
-    return diffs
 
 
 def _digest_if_evicted(memory: "Memory", session: "Session") -> "Digest | None":
@@ -379,6 +377,5 @@ def signals(
         chosen = memory.session(session) if session else None
         listed = memory.signals(chosen, filters, signal=signal, limit=shown, offset=offset)
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
-    emit(listed, as_json, lambda listed: signal_lines(listed, with_session=chosen is None))
-    if listed and not as_json:
-        click.echo("\n".join(page_lines(len(listed), offset, total, "signal")))
+    lines = partial(signal_lines, with_session=chosen is None)
+    emit_page(listed, as_json, lines, offset, total, "signal")

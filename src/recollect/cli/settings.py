@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import recollect
 from recollect import api
 from recollect.api import change_setting, open_memory, settings_in_force
 from recollect.cli.options import REPO
@@ -58,11 +57,7 @@ def _import(path: str | None, as_json: bool) -> None:
     if path is None:
         raise UsageError("Give the file to import", "recollect config import tracking-config.json")
     translated = api.import_tracking_config(Path(path))
-    if as_json:
-        print_json(recollect.to_json(translated))
-        return
-    for item in translated:
-        click.echo(f"{one_line(item.key)}: {one_line(item.note)}")
+    emit(translated, as_json, lambda found: (f"{one_line(item.key)}: {one_line(item.note)}" for item in found))
 
 
 def _setting_lines(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -307,8 +307,8 @@ def _cut(text: str, width: int) -> Iterator[str]:
 
 
 Style = Callable[[str], str] | None
-_MOST_COLUMNS_markdown = 100
-_LEAST_COLUMNS_markdown = 20
+_MOST_PAGE_COLUMNS = 100
+_LEAST_PAGE_COLUMNS = 20
 _MARK = re.compile(r"(?<![\w`])`([0-9a-f]{12})`(?!`)")
 _CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _BOLD = re.compile(r"\*\*(\S.*?)\*\*")
@@ -320,7 +320,7 @@ _code, _bold = partial(click.style, fg="cyan"), partial(click.style, bold=True)
 
 def markdown_lines(page: Iterable[str]) -> Iterator[str]:
     """Lines for a terminal; event marks are dimmed."""
-    columns = max(_LEAST_COLUMNS_markdown, min(terminal_columns(80), _MOST_COLUMNS_markdown))
+    columns = max(_LEAST_PAGE_COLUMNS, min(terminal_columns(80), _MOST_PAGE_COLUMNS))
     is_code = False
     for line in page:
         bar = click.style("│ ", fg="blue") if line.startswith(">") else ""
@@ -332,7 +332,7 @@ def markdown_lines(page: Iterable[str]) -> Iterator[str]:
         elif text.startswith("#"):
             yield bar + click.style(text.lstrip("#").strip(), bold=True, fg=None if bar else "green")
         else:
-            yield from (bar + row for row in _wrapped_markdown(text, columns - 2 * bool(bar)))
+            yield from (bar + row for row in _page_rows(text, columns - 2 * bool(bar)))
 
 
 def plain_rows(page: Iterable[str], columns: int) -> Iterator[tuple[str, bool]]:
@@ -340,17 +340,17 @@ def plain_rows(page: Iterable[str], columns: int) -> Iterator[tuple[str, bool]]:
     for line in page:
         text = _BOLD.sub(r"\1", _CODE.sub(r"\2", _MARK.sub("", line))).rstrip()
         is_heading = text.startswith("#")
-        for row in _wrapped_markdown(text.lstrip("#").strip() if is_heading else text, columns):
+        for row in _page_rows(text.lstrip("#").strip() if is_heading else text, columns):
             yield row, is_heading
 
 
-def _wrapped_markdown(line: str, columns: int) -> Iterator[str]:
+def _page_rows(line: str, columns: int) -> Iterator[str]:
     """A line in styled rows; those after the first begin below the text of its bullet."""
     text, styles = _styled(line)
     bullet = _BULLET.match(text)
     indent = width(bullet[0]) if bullet else len(text) - len(text.lstrip())
     first = True
-    for start, end, _ in wrapped_rows(text[indent:], max(_LEAST_COLUMNS_markdown, columns - indent)):
+    for start, end, _ in wrapped_rows(text[indent:], max(_LEAST_PAGE_COLUMNS, columns - indent)):
         yield (text[:indent] if first else " " * indent) + _row(text, styles, indent + start, indent + end)
         first = False
     if first:
