@@ -22,7 +22,7 @@ from recollect.cli import main
 from recollect.errors import NotFound, UsageError
 from recollect.recall.query import FILTERS
 from recollect.schema import KIND_FAMILY, KINDS
-from recollect.store.tables.sessions import SessionFilter
+from recollect.store import SessionFilter
 from tests.conftest import REPOSITORY
 from tests.logs import CLAUDE
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from recollect import analysis
 from recollect.config import graphiti_secrets, quiet_graphiti, refuse_in_group
@@ -19,10 +19,15 @@ from recollect.sessions import add_up, usd_of
 from recollect.store import MAIN_GROUP, Response, push_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from recollect.api import Memory
     from recollect.knowledge.graphiti import Episode, EpisodesPushed, FactsPushed, Forecast
+
+
+class EpisodePlan(NamedTuple):
+    """Exchanges that are not in the graph yet, and what pushing them will cost."""
+
+    episodes: list[Episode]
+    forecast: Forecast
 
 
 class Graphs:
@@ -61,8 +66,8 @@ class Graphs:
             asyncio.run(push())
         return report
 
-    def plan(self, filters: Filters = NO_FILTERS) -> tuple[list[Episode], Forecast]:
-        """Return the exchanges that match and are not in the graph yet, and what pushing them costs; uses no model."""
+    def plan(self, filters: Filters = NO_FILTERS) -> EpisodePlan:
+        """The exchanges of sessions that match and are not in the graph yet. Uses no model."""
         known = self._episodes(filters)
 
         async def waiting() -> list[Episode]:
@@ -75,7 +80,7 @@ class Graphs:
             return missing
 
         episodes = asyncio.run(waiting())
-        return episodes, graphiti.make_forecast(episodes, known, self._price)
+        return EpisodePlan(episodes, graphiti.make_forecast(episodes, known, self._price))
 
     def _price(self, input_tokens: int, output_tokens: int) -> float | None:
         """What tokens of the user's model cost at its list price."""
@@ -97,9 +102,9 @@ class Graphs:
         ]
 
     def push_episodes(
-        self, episodes: Sequence[Episode], *, budget: int | None = None, progress: Progress = silent
+        self, plan: EpisodePlan, *, budget: int | None = None, progress: Progress = silent
     ) -> EpisodesPushed:
-        """Push exchanges of a plan, the oldest first, with the user's model.
+        """Push the exchanges of a plan, the oldest first, with the user's model.
 
         It never uses more than `budget` tokens, or what today's pushes have left of `graphiti.tokens_per_day`.
         If it is interrupted, the next push continues where it stopped. Episodes of forgotten sessions are
@@ -115,7 +120,7 @@ class Graphs:
                 async with graphiti.open_graph(self._settings, self._settings.group_id(group), self._password) as graph:
                     client = graphiti.make_graphiti(graph, self._settings, self._api_key, meter)
                     report.removed += await graphiti.drop_sagas(graph, client, forgotten)
-                    mine = [episode for episode in episodes if episode.group == group]
+                    mine = [episode for episode in plan.episodes if episode.group == group]
                     await graphiti.push_episodes(graph, client, mine, report, progress)
 
         with push_lock(self._store.folder):

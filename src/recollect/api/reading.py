@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         TimelineEntry,
         Unfinished,
     )
-    from recollect.schema import Digest, Event, Signal
+    from recollect.schema import Digest, Event, Session, Signal
     from recollect.sessions import TranscriptItem
     from recollect.store import Span
 

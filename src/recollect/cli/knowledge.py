@@ -298,11 +298,11 @@ def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json
         if mode == FACTS:
             emit(memory.graphiti.push_facts(filters), as_json, _facts_lines)
             return
-        episodes, forecast = memory.graphiti.plan(filters)
+        plan = memory.graphiti.plan(filters)
         if dry_run or not as_json:
-            emit(forecast, as_json, _forecast_lines)
+            emit(plan.forecast, as_json, _forecast_lines)
         if not dry_run:
-            emit(memory.graphiti.push_episodes(episodes, budget=budget, progress=show), as_json, _episodes_lines)
+            emit(memory.graphiti.push_episodes(plan, budget=budget, progress=show), as_json, _episodes_lines)
 
 
 def _facts_lines(pushed: "FactsPushed") -> Iterator[str]:
