@@ -79,8 +79,10 @@ _SORTS = ("recent", "cost", "duration", "tokens")
 def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """List sessions, newest first; TEXT filters by title.
 
-    Below 100 columns outcomes are signs: ✓ success, ✗ fail, ○ abandoned, · unknown. A date is a day, a week, a month or
-    a year: 2026-11-01, yesterday, monday, last week, november, 2026-11; by default it is the last 7 days.
+    Below 100 columns outcomes are signs: ✓ success, ✗ fail, ○ abandoned, · unknown.
+
+    With --timeline, TEXT is a day, a week, a month or a year: 2026-11-01, yesterday, monday, last week, november,
+    2026-11. The default is the last 7 days.
 
     \b
     recollect sessions --since "last week" --repo shop-api
