@@ -149,10 +149,10 @@ _ALWAYS = {
     "session_tracking.incremental": "a sweep reads only what is new",
     "session_tracking.mode": "every agent that is installed is read",
     "session_tracking.chunking.strategy": "a chunk is an exchange: a request and everything until the next one",
-    "session_tracking.filtering.keep_user_messages": "`exchanges` keeps what you said",
-    "session_tracking.filtering.keep_agent_responses": "`exchanges` keeps what the agent answered",
-    "session_tracking.filtering.omit_tool_outputs": "`exchanges` reduces a long result to its size",
-    "session_tracking.filtering.omit_file_contents": "`exchanges` reduces a long result to its size",
+    "session_tracking.filtering.keep_user_messages": "`show --exchanges` keeps what you said",
+    "session_tracking.filtering.keep_agent_responses": "`show --exchanges` keeps what the agent answered",
+    "session_tracking.filtering.omit_tool_outputs": "`show --exchanges` reduces a long result to its size",
+    "session_tracking.filtering.omit_file_contents": "`show --exchanges` reduces a long result to its size",
 }
 _SETTINGS = {
     "global.track_session_logs": "capture.enabled",

@@ -114,7 +114,8 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
 def mounts(name: str, form: str, as_json: bool, **settings: Any) -> None:
     """Print the mounts that a sandbox of the group needs.
 
-    Creates the folders that are missing, and gives the agent's home settings and the group's skills, as `run` does.
+    Creates the folders that are missing, and gives the agent's home settings and the group's skills, as `group run`
+    does.
 
     \b
     docker run $(recollect group mounts family --format docker) my-agent
