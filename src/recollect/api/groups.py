@@ -134,8 +134,8 @@ class Groups:
     def mounts(self, name: str, settings: HomeSettings | None = None) -> list[Mount]:
         """The host's folders and files that a sandbox of this group mounts, where, and whether it may write there.
 
-        All of them are there on return, and the agent's home has what `group run` gives it: `settings` if it is new, and
-        the group's skills.
+        All of them are there on return, and the agent's home has what `group run` gives it: `settings` if it is new,
+        and the group's skills.
         """
         group = self.get(name)
         if self._store.group is None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.api import open_memory
+from recollect.api import Annotations, open_memory
 from recollect.archive import FORMATS, require_web_parts
 from recollect.cli.options import SESSION, open_fresh
 from recollect.cli.output import command, emit, reports_errors
@@ -15,7 +15,7 @@ from recollect.config import refuse_in_group
 from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from recollect.api import Annotations, Archive, Memory, SessionAnnotations
+    from recollect.api import Archive, Memory, SessionAnnotations
     from recollect.schema import Session
 
 _SHOWN = 20
@@ -134,7 +134,7 @@ def star(session: str, remove: bool, as_json: bool) -> None:
     recollect mark star 3f2a91c4
     recollect search is:starred
     """
-    _mark(session, as_json, lambda annotations, chosen: annotations.star(chosen, not remove))
+    _mark(session, Annotations.star, not remove, as_json)
 
 
 @command(below=mark)
@@ -148,11 +148,7 @@ def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
     recollect mark tag 3f2a91c4 release
     recollect search tag:release
     """
-    _mark(
-        session,
-        as_json,
-        lambda annotations, chosen: annotations.untag(chosen, tag) if remove else annotations.tag(chosen, tag),
-    )
+    _mark(session, Annotations.untag if remove else Annotations.tag, tag, as_json)
 
 
 @command(below=mark)
@@ -165,14 +161,7 @@ def note(session: str, text: tuple[str, ...], remove: bool, as_json: bool) -> No
     \b
     recollect mark note 3f2a91c4 "the migration that worked"
     """
-    written = " ".join(text)
-    _mark(
-        session,
-        as_json,
-        lambda annotations, chosen: (
-            annotations.drop_note(chosen, written) if remove else annotations.note(chosen, written)
-        ),
-    )
+    _mark(session, Annotations.drop_note if remove else Annotations.note, " ".join(text), as_json)
 
 
 @command(below=mark)
@@ -185,13 +174,15 @@ def rename(session: str, name: tuple[str, ...], as_json: bool) -> None:
     recollect mark rename 3f2a91c4 "Pool timeouts"
     recollect search "pool timeouts"
     """
-    _mark(session, as_json, lambda annotations, chosen: annotations.rename(chosen, " ".join(name)))
+    _mark(session, Annotations.rename, " ".join(name), as_json)
 
 
-def _mark(name: str, as_json: bool, change: "Callable[[Annotations, Session], SessionAnnotations]") -> None:
+def _mark(
+    name: str, change: "Callable[[Annotations, Session, Any], SessionAnnotations]", to: Any, as_json: bool
+) -> None:
     with open_memory(create=False) as memory:
         session = memory.session(name)
-        changed = change(memory.annotations, session)
+        changed = change(memory.annotations, session, to)
     emit(changed, as_json, lambda changed: _marked_lines(changed, session))
 
 
