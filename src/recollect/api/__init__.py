@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from recollect.api.handover import Archive, Archives, DigestPages, Handover, HandoverPlan
     from recollect.api.knowledge import Knowledge
     from recollect.api.memory import Memory, open_memory
-    from recollect.api.reading import find_last, find_named, resumable
     from recollect.api.tracking import Projects, Tracking, change_setting, import_tracking_config, settings_in_force
     from recollect.recall import Filters
 else:

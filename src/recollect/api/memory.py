@@ -165,7 +165,7 @@ class Memory(Reading):
         if not (names or has_conditions):
             raise UsageError("Name the sessions to forget, or a condition", "`recollect sessions` lists ids and titles")
         selection = forget.Selection(
-            [api.find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
+            [self._named(name, is_strict=True) for name in names], repo, before_ms, match, patterns
         )
         return forget.plan_forgetting(self._store, selection, progress, with_forks=with_forks)
 
