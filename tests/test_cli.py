@@ -122,7 +122,6 @@ CALLS = [
         ["redact", "--rescan"],
         ["redact", "--check", "x"],
     ),
-    *(["forget", "--pending"], ["forget", "--pending", "--dismiss"]),
     *(
         ["mark", "star", FIRST],
         ["mark", "tag", FIRST, "later"],

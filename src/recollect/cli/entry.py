@@ -130,7 +130,7 @@ def _unknown(name: str) -> str:
 
 
 def load(name: str) -> click.Command:
-    """A command by its name."""
+    """Return a command by its name."""
     commands = vars(import_module(f"recollect.cli.{_MODULES[name]}")).values()
     return next(command for command in commands if isinstance(command, click.Command) and command.name == name)
 
@@ -162,7 +162,7 @@ def main(context: click.Context) -> None:
 
 
 def _without_command(context: click.Context) -> None:
-    """The picker on a terminal, help elsewhere."""
+    """Run the picker on a terminal, print the help elsewhere."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(context.get_help())
         return
