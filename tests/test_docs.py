@@ -30,7 +30,6 @@ from recollect.config import load_settings
 from recollect.errors import RecollectError
 from recollect.knowledge.predicates import PREDICATES
 from recollect.schema import Digest
-from recollect.store.tables import migrations
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -83,11 +82,10 @@ def test_every_predicate_is_documented(predicate: str) -> None:
     assert f"| `{predicate}` |" in page("knowledge.md")
 
 
-@pytest.mark.parametrize("steps", [migrations.MEMORY, migrations.CACHE], ids=["memory.db", "cache.db"])
-def test_every_table_and_column_is_documented(steps: Any) -> None:
-    connection = apsw.Connection(":memory:")
-    for step in steps:
-        step(connection)
+@pytest.mark.parametrize("name", ["memory.db", "cache.db"])
+def test_every_table_and_column_is_documented(tmp_path: Path, name: str) -> None:
+    open_memory(tmp_path).close()
+    connection = apsw.Connection(str(tmp_path / name))
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
 
     for table in tables:

@@ -46,7 +46,7 @@ def test_a_session_in_a_new_folder_is_found(home: Home) -> None:
 
 
 def test_a_store_that_is_up_to_date_is_not_swept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.cli.fresh._sweep", lambda: pytest.fail("there is nothing to read"))
+    monkeypatch.setattr("recollect.cli.options._sweep", lambda: pytest.fail("there is nothing to read"))
 
     result = run("search", "first")
 

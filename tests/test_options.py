@@ -19,7 +19,7 @@ from recollect.kinds import OUTCOMES
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, LIFECYCLE, USER_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 
-LISTS = ("search", "history", "recent", "sessions", "timeline", "files", "blame", "signals", "stats")
+LISTS = ("search", "history", "recent", "sessions", "blame", "signals", "stats")
 FILTERS = ("--agent", "--repo", "--here", "--branch", "--since", "--before", "--outcome", "--kind")
 DAY = 86_400
 
@@ -67,9 +67,9 @@ def invoke(*arguments: str) -> Result:
 
 def listed(command: str, *options: str) -> set[str]:
     """The sessions that a list names."""
-    words = {"files": ["walrus.py"], "blame": ["walrus.py"], "search": ["walrus"], "history": ["walrus"]}
-    since = ["--since", "2026-01-01"] if command == "timeline" and "--since" not in options else []
-    found: Any = json.loads(invoke(command, *words.get(command, []), *options, *since, "--json").stdout)
+    words = {"blame --all": ["walrus.py"], "search": ["walrus"], "history": ["walrus"]}
+    since = ["--since", "2026-01-01"] if "--timeline" in command and "--since" not in options else []
+    found: Any = json.loads(invoke(*command.split(), *words.get(command, []), *options, *since, "--json").stdout)
     rows = found["hits"] if isinstance(found, dict) else found
     return {row["session_uid"].partition(":")[2] for row in rows} - {"idle-one"}
 
@@ -103,14 +103,14 @@ ALL = {*SHOP, "vault-one", "blog-one"}
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_filter_means_the_same_in_every_list(options: list[str], expected: set[str]) -> None:
-    for command in ("search", "history", "recent", "sessions", "timeline", "files"):
+    for command in ("search", "history", "recent", "sessions", "sessions --timeline", "blame --all"):
         assert listed(command, *options) == expected, command
 
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_an_outcome_means_the_same_in_every_list(outcome: str) -> None:
-    commands = ("search", "recent", "sessions", "timeline", "files")
+    commands = ("search", "recent", "sessions", "sessions --timeline", "blame --all")
 
     assert len({frozenset(listed(command, "--outcome", outcome)) for command in commands}) == 1
 
@@ -228,7 +228,7 @@ def test_a_session_without_work_is_hidden_and_counted() -> None:
     assert "/home/x/idle" not in invoke("sessions").output
     assert "idle-one" in invoke("sessions", "--all").output
     assert "idle" not in invoke("recent").output
-    assert "idle" not in invoke("timeline", "--since", "2026-01-01").output
+    assert "idle" not in invoke("sessions", "--timeline", "--since", "2026-01-01").output
 
 
 @pytest.mark.usefixtures("store")
@@ -249,7 +249,8 @@ def test_a_search_shows_one_screen_each_match_once_and_what_to_type_next(monkeyp
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("command", [["sessions"], ["sessions", "--all"], ["recent"], ["search", "walrus"], ["signals"],
-                                     ["timeline", "--since", "2026-01-01"], ["files", "walrus.py"],
+                                     ["sessions", "--timeline", "--since", "2026-01-01"],
+                                     ["blame", "--all", "walrus.py"],
                                      ["sessions", "--sort", "tokens"]], ids=" ".join)  # fmt: skip
 def test_no_list_wraps(command: list[str], columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -355,7 +356,7 @@ def test_a_search_shows_as_many_matches_of_a_session_as_asked_for() -> None:
     [(("2026-11-15",), 1), (("2026-11",), 4), (("november", "2026"), 4), (("2026",), 4), (("2025-11",), 0)],
 )
 def test_a_timeline_covers_the_whole_period_that_a_date_names(date: tuple[str, ...], count: int) -> None:
-    assert len(json.loads(invoke("timeline", *date, "--json").stdout)) == count
+    assert len(json.loads(invoke("sessions", "--timeline", *date, "--json").stdout)) == count
 
 
 @pytest.mark.usefixtures("store")
@@ -394,10 +395,10 @@ def test_words_that_are_no_title_can_be_searched_for() -> None:
 
 @pytest.mark.usefixtures("store")
 def test_a_name_and_a_note_of_several_words_need_no_quotes() -> None:
-    invoke("rename", "shop-one", "about", "the", "walrus")
+    invoke("mark", "rename", "shop-one", "about", "the", "walrus")
 
-    assert "about the walrus" in invoke("note", "shop-one", "it", "worked").stdout
-    assert "it worked" in invoke("note", "shop-one", "again").stdout
+    assert "about the walrus" in invoke("mark", "note", "shop-one", "it", "worked").stdout
+    assert "it worked" in invoke("mark", "note", "shop-one", "again").stdout
 
 
 @pytest.mark.usefixtures("store")

@@ -145,6 +145,18 @@ def test_open_lists_questions_and_no_greetings() -> None:
     assert sessions[0]["open_ends"] == ["asked: Shall I push it?"]
 
 
+@pytest.mark.parametrize(("asked", "headline"), [("?", "–"), ("ok", "–"), ("Fix the login", "Fix the login")])
+def test_a_request_that_says_nothing_is_no_headline_of_what_is_open(
+    tmp_path: Path, home: Home, asked: str, headline: str
+) -> None:
+    _write(home, "shop-000001", 100, asked, tmp_path, "Shall I push it?")
+    sweep(tmp_path / "store", home).close()
+
+    first, *_ = _run("open", "--since", "2026-01-01").stdout.splitlines()
+
+    assert first.endswith(f"  {headline}")
+
+
 @pytest.mark.usefixtures("folders")
 def test_last_and_a_part_of_a_title_name_a_session() -> None:
     assert _json("show", "last")["session"]["native_session_id"] == "docs-000001"

@@ -49,7 +49,7 @@ _COMMANDS = sorted({words for _, call, _ in _ROWS for words in re.findall(r"`rec
 def test_every_command_of_the_page_exists_with_its_options(words: str) -> None:
     name, *rest = words.split()
     command = load(name)
-    if isinstance(command, click.Group) and rest and rest[0] in command.commands:
+    while isinstance(command, click.Group) and rest and rest[0] in command.commands:
         command = command.commands[rest.pop(0)]
 
     known = {spelling for parameter in command.params for spelling in (*parameter.opts, *parameter.secondary_opts)}

@@ -44,24 +44,31 @@ MORE = {
     "backup": ["{out}"],
     "export": ["{out}", "{id}"],
     "completion": ["bash"],
+    "sessions --related": ["{id}"],
 }
+# Options with which a command lists something else.
+VARIANTS = (
+    *("blame --all", "sessions --active", "sessions --related", "sessions --timeline", "show --exchanges"),
+    "status --problems",
+)
 # These change something, or serve until they are stopped; other tests try them.
 NOT_READING = {
-    *("demo", "mcp", "web", "install", "uninstall", "watch", "schedule", "run", "ipc serve", "hooks sweep"),
-    *("forget", "redact", "restore", "import", "fork", "handoff", "clear", "rename", "note", "tag", "star"),
-    *("group add", "group remove", "decisions import", "remember", "audit pin", "audit promote", "audit reject"),
-    *("rehydrate", "graphiti push"),
+    *("demo", "mcp", "web", "install", "uninstall", "watch", "schedule", "hooks sweep"),
+    *("forget", "redact", "restore", "import", "handoff", "decisions import", "remember", "retention rehydrate"),
+    *(f"mark {what}" for what in ("star", "tag", "note", "rename")),
+    *(f"group {what}" for what in ("add", "remove", "run", "clear", "serve")),
+    *(f"knowledge {what}" for what in ("audit pin", "audit promote", "audit reject", "graphiti push")),
 }
 # Asked for the session, they show its id (as JSON) and its title or a word of it (as text).
 SHOWING = (
-    *("search", "history", "recent", "timeline", "sessions", "show", "digest", "exchanges", "archive", "resume"),
-    *("why", "how", "files"),
+    *("search", "history", "recent", "sessions", "sessions --timeline", "show", "show --exchanges", "digest"),
+    *("archive", "resume", "why", "how", "blame --all"),
 )
 CHANGING_TOOLS = {"clear_session", "resume_session"}
 SLOW = {"doctor"}  # measures the disk
 
 
-EVICTED = frozenset({"exchanges", "why", "how"})  # read raw detail; `search` still finds the session
+EVICTED = frozenset({"show --exchanges", "why", "how"})  # read raw detail; `search` still finds the session
 
 
 class Subject(NamedTuple):
@@ -125,7 +132,7 @@ def _live(planted: Planted) -> Subject:
         memory.sweep()
         session = live.session("telegram:42").session_uid
     words = [f"xxxx{LIVE}", f"xxxx{NAMED}"]
-    return Subject(planted, session, LIVE, words, plain=LIVE, hidden=frozenset({"files", "resume"}))
+    return Subject(planted, session, LIVE, words, plain=LIVE, hidden=frozenset({"blame --all", "resume"}))
 
 
 def _imported(planted: Planted) -> Subject:
@@ -206,6 +213,8 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
 
     for name in main.list_commands(click.Context(main)):
         yield from walk(name, load(name))
+    for name in VARIANTS:
+        yield name, load(name.split()[0])
 
 
 READING = {name: command for name, command in _commands() if name not in NOT_READING}

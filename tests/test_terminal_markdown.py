@@ -2,7 +2,7 @@
 
 import click
 
-from recollect.cli.markdown import markdown_lines
+from recollect.cli.transcript import markdown_lines
 
 
 def test_code_and_bold_that_are_wrapped_show_no_marks() -> None:

@@ -34,7 +34,11 @@ def invoke(*arguments: str, text: str | None = None) -> Result:
         (["restore", "/nope.zst"], 4, "No such file: /nope.zst"),
         (["exclude", "/nonexistent/x"], 4, "No such folder: /nonexistent/x"),
         (["archive", SESSION, "notes.md"], 2, "`--to DIR` names the folder to write into"),
-        (["timeline", "--since", "2026-04-30", "--before", "2026-04-01"], 2, "`--since` is not before `--before`"),
+        (
+            ["sessions", "--timeline", "--since", "2026-04-30", "--before", "2026-04-01"],
+            2,
+            "`--since` is not before `--before`",
+        ),
         (["search", "login", "--since", "2026-04-30", "--before", "2026-04-01"], 2, "swap them"),
         (["search", "--regex", "("], 2, "Invalid regular expression"),
         (["why", "nofile.py:12"], 4, "No such file: nofile.py"),
@@ -89,7 +93,9 @@ def test_the_output_of_a_command_is_an_error_to_look_up_without_a_dash() -> None
 
 
 def test_the_graph_near_a_thing_is_asked_for_by_its_name_alone() -> None:
-    assert _shown(invoke("graph", "quokkafish")) == _shown(invoke("graph", "--around", "quokkafish"))
+    assert _shown(invoke("knowledge", "graph", "quokkafish")) == _shown(
+        invoke("knowledge", "graph", "--around", "quokkafish")
+    )
 
 
 def _shown(result: Result) -> tuple[int, str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.archive.files import slug, write_new
+from recollect.archive.documents import slug, write_new
 from recollect.errors import UsageError
 
 

@@ -41,7 +41,9 @@ def test_what_is_printed_for_programs_keeps_to_the_schemas(memory: Memory) -> No
     for session in memory.sessions(roots_only=True):
         assert breaches(SCHEMAS["digest"], printed("digest", session.session_uid)) == []
         assert [
-            text for one in printed("exchanges", session.session_uid) for text in breaches(SCHEMAS["exchange"], one)
+            text
+            for one in printed("show", "--exchanges", session.session_uid)
+            for text in breaches(SCHEMAS["exchange"], one)
         ] == []
     assert [text for one in printed("signals") for text in breaches(SCHEMAS["signal"], one)] == []
     for by in BREAKDOWNS:
@@ -85,7 +87,7 @@ def test_a_page_has_the_users_times_and_json_has_utc(memory: Memory, monkeypatch
 def test_exchanges_are_shown_with_what_was_said(memory: Memory) -> None:
     session = memory.sessions(roots_only=True)[0]
 
-    shown = run("exchanges", session.session_uid).stdout
+    shown = run("show", "--exchanges", session.session_uid).stdout
 
     assert "User: " in shown
     assert "tokens" in shown
@@ -134,8 +136,8 @@ def test_signals_name_their_session_by_an_id_that_finds_it(memory: Memory, monke
 
 
 def test_a_session_nobody_knows_is_an_error_in_each_command(memory: Memory) -> None:
-    for command in ("digest", "exchanges", "signals"):
-        result = run(command, "no-such-session")
+    for command in ("digest", "show --exchanges", "signals"):
+        result = run(*command.split(), "no-such-session")
         assert result.exit_code == 4
         assert "no-such-session" in result.stderr
 
@@ -158,7 +160,7 @@ def test_settings_shape_exchanges(tmp_path: Path, memory: Memory) -> None:
     (tmp_path / "store" / "config.toml").write_text("[exchanges]\nkeep_tool_calls = false\nmax_tokens = 50\n")
     session = memory.sessions(roots_only=True)[0]
 
-    found = printed("exchanges", session.session_uid)
+    found = printed("show", "--exchanges", session.session_uid)
 
     assert not any("Call: " in one["body"] for one in found)
 

@@ -305,12 +305,12 @@ def _unlike(store: Path, moment: str) -> Iterator[str]:
 
 
 def tagging(folder: Path, bug: str | None) -> Case:
-    return Case("tag", ["tag", _CHOSEN, "keep"], _swept(folder, 37), folder / "template", bug, _judge_tag)
+    return Case("tag", ["mark", "tag", _CHOSEN, "keep"], _swept(folder, 37), folder / "template", bug, _judge_tag)
 
 
 def _judge_tag(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
     """Whether the tag is there or not, and is there after the next run."""
-    done = run(command("tag", _CHOSEN, "keep"), store)
+    done = run(command("mark", "tag", _CHOSEN, "keep"), store)
     findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     with open_memory(store) as memory:
         tags = memory.annotations.of(memory.session(_CHOSEN)).tags
@@ -324,7 +324,7 @@ def clearing(folder: Path, bug: str | None) -> Case:
     writers = _swept(folder, 38)
     with open_memory(folder / "template") as memory:
         memory.groups.sessions().set(memory.session(_CHOSEN).session_uid)
-    return Case("clear", ["clear", "later"], writers, folder / "template", bug, _judge_clear)
+    return Case("clear", ["group", "clear", "later"], writers, folder / "template", bug, _judge_clear)
 
 
 def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -335,7 +335,7 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
     if is_active == bool(marks):
         findings.append(f"active: {is_active}, bookmarks: {marks}")
     if is_active:
-        done = run(command("clear", "later"), store)
+        done = run(command("group", "clear", "later"), store)
         findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     with open_memory(store) as memory:
         names = [mark.name for mark in memory.groups.sessions().history()]
@@ -392,7 +392,7 @@ def serving(folder: Path, bug: str | None) -> Case:
     tasks = folder / "template" / "groups" / "work" / "ipc" / "tasks"
     for name, request in ("a", {"action": "clear", "name": "later"}), ("b", {"action": "list"}):
         (tasks / f"{name}.json").write_text(json.dumps(request))
-    return Case("ipc serve", ["ipc", "serve", "--once"], writers, folder / "template", bug, _judge_served)
+    return Case("ipc serve", ["group", "serve", "--once"], writers, folder / "template", bug, _judge_served)
 
 
 def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -403,7 +403,7 @@ def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | 
         early = (sessions.get(), [mark.name for mark in sessions.history()])
     old, new = ("claude:the-conversation", []), (None, ["later"])
     findings = [] if early in (old, new) else [f"half done: {early}"]
-    done = run(command("ipc", "serve", "--once"), store)
+    done = run(command("group", "serve", "--once"), store)
     findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     ipc = store / "groups" / "work" / "ipc"
     answers = [json.loads(path.read_text()) for path in sorted((ipc / "answers").glob("[!.]*"))]
@@ -468,9 +468,9 @@ class Small(NamedTuple):
 _PLAN = "# We use pnpm\n\n- because it is fast\n"
 _SHOWN = ["show", _CHOSEN, "--json"]
 SMALL = {
-    "star": Small(["star", _CHOSEN], _SHOWN),
-    "note": Small(["note", _CHOSEN, "look again"], _SHOWN),
-    "rename": Small(["rename", _CHOSEN, "a name"], _SHOWN),
+    "star": Small(["mark", "star", _CHOSEN], _SHOWN),
+    "note": Small(["mark", "note", _CHOSEN, "look again"], _SHOWN),
+    "rename": Small(["mark", "rename", _CHOSEN, "a name"], _SHOWN),
     "track": Small(["track", "deny", "diary"], ["track", "list", "--json"]),
     "exclude": Small(["exclude", "/old/place/**"], ["exclude", "--json"]),
     "config": Small(["config", "domains.shop", "shops"], ["config", "--json"]),

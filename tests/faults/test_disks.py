@@ -30,7 +30,7 @@ FORMS = [
     ["sessions"],
     ["status"],
     ["show", session_id()],
-    ["problems"],
+    ["status", "--problems"],
     ["search", "hello"],
     ["recent"],
 ]

@@ -196,7 +196,7 @@ def test_an_unreadable_file_is_told_once_and_read_when_it_can_be(open_folder: Pa
     sweeping = as_nobody(command("sweep", "--root", CLAUDE.root_flag(home)))
 
     first, second = run(sweeping, store), run(sweeping, store)
-    problems = run_json(as_nobody(command("problems", "--json")), store)
+    problems = run_json(as_nobody(command("status", "--problems", "--json")), store)
     closed.chmod(0o600)
     third = run(sweeping, store)
 
@@ -207,7 +207,7 @@ def test_an_unreadable_file_is_told_once_and_read_when_it_can_be(open_folder: Pa
     assert [problem["path"] for problem in problems] == [str(closed)]
     assert third.returncode == 0
     assert "1 new event" in third.stdout
-    assert run_json(as_nobody(command("problems", "--json")), store) == []
+    assert run_json(as_nobody(command("status", "--problems", "--json")), store) == []
 
 
 _FIND = """
@@ -270,7 +270,7 @@ def test_a_folder_that_cannot_be_read_is_told_once_and_read_when_it_can_be(
     sweeping = as_nobody(command("sweep", "--json", "--root", log.root_flag(home)))
 
     first, second = run(sweeping, store), run(sweeping, store)
-    problems = run_json(as_nobody(command("problems", "--json")), store)
+    problems = run_json(as_nobody(command("status", "--problems", "--json")), store)
     doctor = run(as_nobody(command("doctor", "--root", log.root_flag(home))), store)
     closed.chmod(0o700)
     third = run(sweeping, store)
@@ -284,7 +284,7 @@ def test_a_folder_that_cannot_be_read_is_told_once_and_read_when_it_can_be(
     assert doctor.returncode == 1
     assert third.returncode == 0
     assert told["events_new"] + json.loads(third.stdout)["events_new"] == 3
-    assert run_json(as_nobody(command("problems", "--json")), store) == []
+    assert run_json(as_nobody(command("status", "--problems", "--json")), store) == []
 
 
 @needs_nobody
@@ -344,7 +344,7 @@ def test_a_damaged_file_with_an_odd_name_is_listed_without_harm(tmp_path: Path) 
     _write_named(home, b"a\nb\x1b[31m\xff", b"no JSON\n")
     sweep(tmp_path / "store", CLAUDE.root_flag(home))
 
-    done = run(command("problems"), tmp_path / "store")
+    done = run(command("status", "--problems"), tmp_path / "store")
 
     assert done.returncode == 0
     assert "\x1b" not in done.stdout

@@ -17,12 +17,12 @@ SESSION = session_id(1)
 
 # Commands that must only read. One that takes `--root` is told the homes by it.
 COMMANDS = (
-    *(["sweep"], ["sessions"], ["status"], ["problems"], ["stats"]),
+    *(["sweep"], ["sessions"], ["status"], ["status", "--problems"], ["stats"]),
     ["search", "message padded"],
-    *(["show", SESSION], ["digest", SESSION], ["exchanges", SESSION], ["related", SESSION]),
+    *(["show", SESSION], ["digest", SESSION], ["show", "--exchanges", SESSION], ["sessions", "--related", SESSION]),
     ["forget", SESSION, "--dry-run"],
     ["retention", "--dry-run"],
-    *(["decisions"], ["workflows"], ["rehearse"]),
+    *(["decisions"], ["knowledge", "workflows"], ["knowledge", "rehearse"]),
     ["live", "status"],
 )
 MANY = [1500, 1500, 10, 1500, 10, 10]  # enough that it is worth starting reader processes

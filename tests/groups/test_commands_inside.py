@@ -17,29 +17,29 @@ from tests.groups.conftest import INSIDE, OUTSIDE, Planted, hidden_word, plant
 
 # What works on the group's own session, with its arguments.
 WORKING = {
-    "exchanges": "{id}",
-    "star": "{id}",
-    "tag": "{id} mine",
-    "note": "{id} mine",
-    "rename": "{id} mine",
+    "show --exchanges": "{id}",
+    "mark star": "{id}",
+    "mark tag": "{id} mine",
+    "mark note": "{id} mine",
+    "mark rename": "{id} mine",
     "show": "{id}",
     "digest": "{id}",
     "diff": "{id}",
     "signals": "{id}",
-    "related": "{id}",
+    "sessions --related": "{id}",
     "archive": "{id} --to {out}",
     "resume": "{id}",
-    "fork": "{id}",
-    "rehearse": "--json",
+    "resume --fork": "{id}",
+    "knowledge rehearse": "--json",
     "sessions": "--json",
     "history": "everybodysays",
     "recent": "",
-    "timeline": "",
+    "sessions --timeline": "",
     "open": "",
     "stats": "",
-    "bookmarks": "",
+    "group bookmarks": "",
     "search": "everybodysays",
-    "clear": "later",
+    "group clear": "later",
 }
 NAMING = [name for name, words in WORKING.items() if "{id}" in words]
 WRONG = ("Traceback", "prohibited", "read-only", "check the permissions")
@@ -107,7 +107,7 @@ def test_what_is_noted_inside_is_kept(tmp_path: Path) -> None:
     planted, own = plant(tmp_path, numbers=(INSIDE,)), logs.session_id(INSIDE)
 
     for words in (f"star {own}", f"tag {own} mine", f"note {own} 'a note'", f"rename {own} 'a name'"):
-        _run(planted.folder, "inside", words)
+        _run(planted.folder, "inside", f"mark {words}")
 
     with planted.open() as memory:
         noted = memory.annotations.of(memory.session(own))

@@ -61,7 +61,7 @@ def test_the_library_the_command_line_and_mcp_name_the_home(memory: Memory) -> N
     typed = (
         ["resume", SESSION],
         ["resume", SESSION, "--json"],
-        ["fork", SESSION],
+        ["resume", "--fork", SESSION],
         ["search", "everybodysays", "--json"],
     )
     text, _ = _call("list_sessions")

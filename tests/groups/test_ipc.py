@@ -120,7 +120,9 @@ def test_a_group_lists_searches_clears_and_resumes_by_files(tmp_path: Path, targ
         assert resumed["session_uid"] == memory.groups.sessions("inside").get() == own
 
 
-@pytest.mark.parametrize("words", [["clear", "later"], ["resume", "other"], ["resume", "other", "--save-as", "later"]])
+@pytest.mark.parametrize(
+    "words", [["group", "clear", "later"], ["resume", "other"], ["resume", "other", "--save-as", "later"]]
+)
 def test_a_command_that_was_killed_after_its_last_commit_says_what_it_did(tmp_path: Path, words: list[str]) -> None:
     planted, own = plant(tmp_path, numbers=(INSIDE,)), f"claude:{logs.session_id(INSIDE)}"
     with planted.open() as memory:
@@ -161,7 +163,7 @@ def test_no_secret_is_in_an_answer(planted: Planted) -> None:
 
 def _serve(planted: Planted) -> Result:
     environment = {"RECOLLECT_HOME": str(planted.folder)}
-    return CliRunner().invoke(main, ["ipc", "serve", "--once"], env=environment, catch_exceptions=False)
+    return CliRunner().invoke(main, ["group", "serve", "--once"], env=environment, catch_exceptions=False)
 
 
 def _write_request(ipc: Path, name: str) -> None:
@@ -297,7 +299,7 @@ def test_a_kill_at_any_commit_leaves_the_old_or_the_new_state(tmp_path: Path, co
             sessions.set("claude:the-next")
         else:
             sessions.restore(sessions.history()[0].id)
-    words = {"clear": ["clear", "later"], "resume": ["resume", "other", "--save-as", "later"]}[command]
+    words = {"clear": ["group", "clear", "later"], "resume": ["resume", "other", "--save-as", "later"]}[command]
     old, new = {
         "clear": ((own, []), (None, [("later", own)])),
         "resume": (("claude:the-next", [("other", own)]), (own, [("later", "claude:the-next")])),

@@ -44,7 +44,7 @@ def _run(folder: Path, prompt: str, *tracing: str) -> subprocess.CompletedProces
         "CLAUDE_CONFIG_DIR": str(folder / "nobody"),
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
     }
-    line = [*tracing, sys.executable, "-m", "recollect", "run", "--group", "work", prompt]
+    line = [*tracing, sys.executable, "-m", "recollect", "group", "run", "--group", "work", prompt]
     return subprocess.run(line, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 

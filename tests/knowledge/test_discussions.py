@@ -139,3 +139,18 @@ def test_the_calls_that_followed_an_error_are_named(tmp_path: Path) -> None:
     (exchange, *_) = remembered(tmp_path, script).knowledge.discussions("need to say how to reconcile", is_error=True)
 
     assert exchange.next_steps == ("ran git fetch",)
+
+
+def test_calls_that_followed_are_named_without_the_folder_that_they_went_to(tmp_path: Path) -> None:
+    folder = "/srv/" + "a/very/long/folder/" * 12
+    script = (
+        Script("build")
+        .user("build it")
+        .run(f"cd {folder} && npm run build -- --mode=production", "Error: Cannot find module 'quokkafish'", 1)
+        .run(f"cd {folder} && npm run build -- --mode=development", "built")
+        .agent("It builds.")
+    )
+
+    (exchange, *_) = remembered(tmp_path, script).knowledge.discussions("Cannot find module quokkafish", is_error=True)
+
+    assert exchange.next_steps == ("ran npm run build -- --mode=development",)

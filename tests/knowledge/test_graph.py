@@ -81,7 +81,7 @@ def test_the_command_prints_each_format(
 ) -> None:
     monkeypatch.setenv("RECOLLECT_HOME", str(memory.settings.folder))
 
-    shown = CliRunner().invoke(main, ["graph", "--format", format_])
+    shown = CliRunner().invoke(main, ["knowledge", "graph", "--format", format_])
 
     assert shown.exit_code == 0 and shown.stdout.startswith(begins)
     assert "<b>" not in shown.stdout or format_ != "html"
@@ -91,7 +91,9 @@ def test_the_command_prints_each_format(
 def test_json_is_the_same_by_either_option(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_HOME", str(memory.settings.folder))
 
-    one, other = (CliRunner().invoke(main, ["graph", *words]).stdout for words in (["--json"], ["--format", "json"]))
+    one, other = (
+        CliRunner().invoke(main, ["knowledge", "graph", *words]).stdout for words in (["--json"], ["--format", "json"])
+    )
 
     assert json.loads(one) == json.loads(other)
     assert json.loads(one)["hidden"] == 0

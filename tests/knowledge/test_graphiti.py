@@ -232,7 +232,7 @@ def test_a_killed_push_is_carried_on_and_nothing_is_there_twice(tmp_path: Path, 
     with ScriptedModel(hangs_after=calls) as model:
         configure(tmp_path, model="scripted", model_url=model.url)
         remembered(tmp_path, talk("one", 3)).close()
-        command = [sys.executable, "-m", "recollect", "graphiti", "push", "--mode", "episodes"]
+        command = [sys.executable, "-m", "recollect", "knowledge", "graphiti", "push", "--mode", "episodes"]
         with subprocess.Popen(command, env=os.environ | {"RECOLLECT_HOME": str(tmp_path / "store")}) as process:
             assert model.hanging.wait(60)
             process.send_signal(signal.SIGKILL)

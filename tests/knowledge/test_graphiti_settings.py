@@ -36,7 +36,7 @@ def test_without_a_database_nothing_is_pushed(tmp_path: Path) -> None:
 def test_a_budget_for_facts_is_wrong_usage(tmp_path: Path) -> None:
     open_memory(tmp_path / "store").close()
 
-    result = CliRunner().invoke(main, ["graphiti", "push", "--budget", "5", "--json"])
+    result = CliRunner().invoke(main, ["knowledge", "graphiti", "push", "--budget", "5", "--json"])
 
     assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (2, "usage")
 

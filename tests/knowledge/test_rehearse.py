@@ -64,8 +64,8 @@ def test_a_limit_shows_the_latest_and_how_many_there_are(tmp_path: Path, monkeyp
     remembered(tmp_path, solved("first", 0, "a"), solved("second", 2, "b"), solved("third", 9, "c")).close()
     monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
 
-    shown = CliRunner().invoke(main, ["rehearse", "--limit", "1"]).output
-    as_json = json.loads(CliRunner().invoke(main, ["rehearse", "--limit", "1", "--json"]).output)
+    shown = CliRunner().invoke(main, ["knowledge", "rehearse", "--limit", "1"]).output
+    as_json = json.loads(CliRunner().invoke(main, ["knowledge", "rehearse", "--limit", "1", "--json"]).output)
 
     assert "1 of 2 problems · more: --limit 2" in shown
     assert [one["session_uid"] for one in as_json["repeats"]] == ["scripted:third"]

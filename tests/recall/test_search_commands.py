@@ -147,12 +147,12 @@ def test_recent_lists_sessions_with_their_last_request(run: Run) -> None:
 def test_blame_files_timeline_and_related_have_both_forms(run: Run) -> None:
     assert "use a walrus" in run("blame", "src/a.py").output
     assert [edit["request"] for edit in printed(run, "blame", "src/a.py")] == ["use a walrus"]
-    assert "1 edit" in run("files", "src/a.py").output
-    assert [visit["edits"] for visit in printed(run, "files", "src/a.py")] == [1]
-    assert "2026-11-15" in run("timeline", "2026-11-15").output
-    assert len(printed(run, "timeline", "--since", "2026-11-01")) == 2
-    assert "talks-1" in run("related", "edits-1").output
-    assert [other["session_uid"] for other in printed(run, "related", "edits-1")] == ["scripted:talks-1"]
+    assert "1 edit" in run("blame", "--all", "src/a.py").output
+    assert [visit["edits"] for visit in printed(run, "blame", "--all", "src/a.py")] == [1]
+    assert "2026-11-15" in run("sessions", "--timeline", "2026-11-15").output
+    assert len(printed(run, "sessions", "--timeline", "--since", "2026-11-01")) == 2
+    assert "talks-1" in run("sessions", "--related", "edits-1").output
+    assert [other["session_uid"] for other in printed(run, "sessions", "--related", "edits-1")] == ["scripted:talks-1"]
 
 
 def test_a_list_of_edits_fits_the_screen_and_shows_the_names_of_files(
@@ -214,10 +214,10 @@ def test_a_word_that_a_session_lacks_is_named_without_its_punctuation(run: Run) 
 
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:
     assert "No edit" in run("blame", "nowhere.py").output
-    assert "No session" in run("files", "nowhere.py").output
-    assert "No sessions" in run("timeline", "1999-01-01").output
-    assert run("timeline", "someday").exit_code == 2
-    assert run("related", "nobody").exit_code == 4
+    assert "No session" in run("blame", "--all", "nowhere.py").output
+    assert "No sessions" in run("sessions", "--timeline", "1999-01-01").output
+    assert run("sessions", "--timeline", "someday").exit_code == 2
+    assert run("sessions", "--related", "nobody").exit_code == 4
     assert run("show", "edits-1", "--at", "99").exit_code == 4
 
 
@@ -271,7 +271,11 @@ def test_what_was_dropped_is_said_where_only_data_is_printed(tmp_path: Path, hom
         memory.sweep()
         evict_all(memory)
 
-    for words in (("show", "gone-01", "--raw"), ("exchanges", "gone-01", "--json"), ("blame", "src/a.py", "--json")):
+    for words in (
+        ("show", "gone-01", "--raw"),
+        ("show", "--exchanges", "gone-01", "--json"),
+        ("blame", "src/a.py", "--json"),
+    ):
         result = CliRunner().invoke(main, list(words), catch_exceptions=False)
         assert result.exit_code == 0
         assert result.stderr.startswith("note: "), words

@@ -163,7 +163,10 @@ def test_files_and_blame_take_filters(tmp_path: Path, home: Home) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", [("files", "a.py"), ("timeline", "--since", "2000-01-01"), ("related", "one")])
+@pytest.mark.parametrize(
+    "command",
+    [("blame", "--all", "a.py"), ("sessions", "--timeline", "--since", "2000-01-01"), ("sessions", "--related", "one")],
+)
 def test_lists_of_sessions_keep_to_the_terminal(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], columns: int
 ) -> None:

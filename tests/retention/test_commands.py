@@ -67,13 +67,13 @@ def test_retention_drops_what_does_not_fit(store: Path, home: Home) -> None:
 
 
 def test_show_and_exchanges_of_an_evicted_session_tell_its_digest(evicted: Path) -> None:
-    for command in ("show", "exchanges"):
-        shown = run(command, "session-aa")
+    for options in ((), ("--exchanges",)):
+        shown = run("show", *options, "session-aa")
         assert shown.exit_code == 0, shown.output
         assert "was evicted to stay within the budget" in shown.output
         assert topic("session-aa") in shown.output
     assert told("show", "session-aa")["digest"]["request_count"] == 4
-    assert told("exchanges", "session-aa") == []
+    assert told("show", "--exchanges", "session-aa") == []
 
 
 def test_a_place_in_an_evicted_session_shows_its_digest(evicted: Path, home: Home) -> None:
@@ -94,7 +94,7 @@ def test_exchanges_after_an_eviction_are_numbered_on(evicted: Path, home: Home) 
     grow(home, "session-aa", 4, turns=2)
     run("sweep", "--root", home.flag)
 
-    assert [exchange["number"] for exchange in told("exchanges", "session-aa")] == [5, 6]
+    assert [exchange["number"] for exchange in told("show", "--exchanges", "session-aa")] == [5, 6]
 
 
 def test_a_search_finds_an_evicted_session_by_its_digest(evicted: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_sweep_says_what_it_dropped(store: Path, home: Home) -> None:
 
 
 def test_rehydrate_reads_the_session_again(evicted: Path, home: Home) -> None:
-    found = told("rehydrate", "session-aa", "--root", home.flag)
+    found = told("retention", "rehydrate", "session-aa", "--root", home.flag)
 
     assert found == {"session_uid": f"{AGENT}:session-aa", "events": 16}
 
@@ -157,7 +157,7 @@ def test_rehydrate_reads_the_session_again(evicted: Path, home: Home) -> None:
 def test_rehydrate_says_in_one_line_that_the_file_is_gone(evicted: Path, home: Home) -> None:
     (home.folder / "session-aa.jsonl").unlink()
 
-    result = run("rehydrate", "session-aa", "--root", home.flag)
+    result = run("retention", "rehydrate", "session-aa", "--root", home.flag)
 
     assert result.exit_code == 4
     assert "The agent has deleted its file" in result.output
@@ -168,7 +168,7 @@ def test_a_session_that_could_not_be_rehydrated_is_evicted_and_found_as_before(e
     elsewhere = Home(tmp_path / "elsewhere")
     elsewhere.write("other")
 
-    result = run("rehydrate", "session-aa", "--root", elsewhere.flag)
+    result = run("retention", "rehydrate", "session-aa", "--root", elsewhere.flag)
 
     assert result.exit_code == 4
     assert "The sweep did not read this file" in result.output
@@ -178,9 +178,9 @@ def test_a_session_that_could_not_be_rehydrated_is_evicted_and_found_as_before(e
 
 def test_what_could_not_be_rehydrated_can_be_later(evicted: Path, home: Home, tmp_path: Path) -> None:
     elsewhere = Home(tmp_path / "elsewhere")
-    assert run("rehydrate", "session-aa", "--root", elsewhere.flag).exit_code == 4
+    assert run("retention", "rehydrate", "session-aa", "--root", elsewhere.flag).exit_code == 4
 
-    assert told("rehydrate", "session-aa", "--root", home.flag)["events"] == 16
+    assert told("retention", "rehydrate", "session-aa", "--root", home.flag)["events"] == 16
 
 
 def test_a_session_is_evicted_until_its_events_are_there(

@@ -95,9 +95,14 @@ def test_no_secret_is_kept_in_a_note_and_an_empty_one_is_refused(kept: Memory) -
 
 def test_the_commands_say_what_is_so_now(kept: Memory) -> None:
     run = CliRunner().invoke
-    for words in (["star", FIRST], ["tag", FIRST, "x"], ["note", FIRST, "hello"], ["tag", FIRST, "x", "--remove"]):
+    for words in (
+        ["mark", "star", FIRST],
+        ["mark", "tag", FIRST, "x"],
+        ["mark", "note", FIRST, "hello"],
+        ["mark", "tag", FIRST, "x", "--remove"],
+    ):
         assert run(main, words).exit_code == 0
-    result = run(main, ["rename", FIRST, "Lamp", "--json"])
+    result = run(main, ["mark", "rename", FIRST, "Lamp", "--json"])
 
     told = json.loads(result.output)
     assert (told["is_starred"], told["tags"], told["name"]) == (True, [], "Lamp")

@@ -1,15 +1,15 @@
-"""Care of a store: what must work even if there is none, or if it cannot be opened."""
+"""Care of a store: what must work even if there is none, or if it cannot be opened. Installing into agents."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from recollect import care, forget, ingest, redact, sessions
+from recollect import __version__, care, forget, ingest, redact, sessions
 from recollect.agentkit.files import Source, resolve_root
-from recollect.config import load_settings, refuse_in_group
+from recollect.config import home_variable, load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
 from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
 from recollect.text import Progress, silent
@@ -19,33 +19,24 @@ if TYPE_CHECKING:
     from os import PathLike
     from threading import Event
 
-    from recollect.care import Finding, RepairReport, RestoreReport, Schedule
+    from recollect.care import Finding, Installer, RepairReport, RestoreReport, Schedule
     from recollect.config import Settings
     from recollect.watch import Attempt
 
 
-class CheckedText(NamedTuple):
-    """A text as it would be stored; `replaced` counts by rule.
+def check_text(text: str, folder: str | PathLike[str] | None = None) -> dict[str, Any]:
+    """Return a text as it would be stored, how often each rule replaced something, and whether it has a placeholder.
 
-    `is_placeholder`: it holds a placeholder for a secret (`your-key-here`, `AKIA…EXAMPLE`).
+    A placeholder stands for a secret (`your-key-here`, `AKIA…EXAMPLE`). Without a store, the marks differ from those
+    it will use later.
     """
-
-    text: str
-    replaced: dict[str, int]
-    is_placeholder: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return self._asdict()
-
-
-def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
-    """A text after redaction. Without a store, the marks differ from those it will use later."""
     settings = load_settings(folder)
     if (settings.folder / MEMORY_NAME).exists():
         redactor = ingest.Protection(settings.folder, settings.redaction).redactor()
     else:
         redactor = redact.Redactor(settings.redaction, bytes(redact.KEY_BYTES))
-    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())), redact.has_placeholder(text))
+    stored, replaced = redactor.text(text), dict(sorted(redactor.replaced.items()))
+    return {"text": stored, "replaced": replaced, "is_placeholder": redact.has_placeholder(text)}
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
@@ -188,3 +179,12 @@ def restore(
     if confirm and (settings.folder / MEMORY_NAME).exists():
         confirm(settings.folder)
     return care.restore_backup(settings, Path(path).absolute(), progress)
+
+
+def installer(*, with_plugin: bool = True, can_write: bool = False) -> Installer:
+    """Installs Recollect into agents and uninstalls it; without the plugin, through the agents' settings.
+
+    With `can_write` agents may record things.
+    """
+    settings = load_settings()
+    return care.Installer(settings.folder, settings.roots, __version__, home_variable(), with_plugin, can_write)

@@ -135,8 +135,8 @@ class Groups:
     def mounts(self, name: str, settings: HomeSettings | None = None) -> list[Mount]:
         """The host's folders and files that a sandbox of this group mounts, where, and whether it may write there.
 
-        All of them are there on return, and the agent's home has what `run` gives it: `settings` if it is new, and the
-        group's skills.
+        All of them are there on return, and the agent's home has what `group run` gives it: `settings` if it is new,
+        and the group's skills.
         """
         group = self.get(name)
         if self._store.group is None:
@@ -220,7 +220,7 @@ class Groups:
         return replace(resumed, cwd=cwd, resume_command=shell_line(words) if words else None)
 
     def archive(self, session: Session) -> str | None:
-        """Write a session into its group's conversations, as `clear` does; None for one of `main`."""
+        """Write a session into its group's conversations, as `group clear` does; None for one of `main`."""
         if session.group == MAIN_GROUP:
             return None
         folder = self.get(session.group).conversations

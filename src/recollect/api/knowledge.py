@@ -131,11 +131,7 @@ class Knowledge:
         Raises NotFound if git does not know the line.
         """
         file = Path(path).resolve()
-        try:
-            repos = self._memory.repos_named(str(file.parent))
-        except NotFound:
-            repos = []
-        origin = recall.line_origin(self._store, str(file), line, repos)
+        origin = recall.line_origin(self._store, str(file), line, self._repos_of(file.parent))
         if origin is None:
             lines = len(file.read_bytes().splitlines()) if file.is_file() else line
             if line > lines:
@@ -150,12 +146,8 @@ class Knowledge:
 
         `most_files` looks at those only that changed most. Raises NotFound if the folder is in no checkout.
         """
-        path = str(Path(folder).resolve())
-        try:
-            repos = self._memory.repos_named(path)
-        except NotFound:
-            repos = []
-        change = recall.find_uncommitted(self._store, path, repos, most_files)
+        path = Path(folder).resolve()
+        change = recall.find_uncommitted(self._store, str(path), self._repos_of(path), most_files)
         if change is None:
             raise NotFound(f"Not in a git checkout: {folder}", "run it where the change is")
         return change
@@ -301,6 +293,13 @@ class Knowledge:
 
     def _repos(self, filters: Filters) -> Sequence[str] | None:
         return self._memory.repos_named(filters.repo) if filters.repo else None
+
+    def _repos_of(self, folder: Path) -> list[str]:
+        """Return the repositories that a folder on this machine belongs to."""
+        try:
+            return self._memory.repos_named(str(folder))
+        except NotFound:
+            return []
 
     @property
     def _group(self) -> str:

@@ -1,23 +1,24 @@
-"""What an open store answers: sessions, events, digests, searches, sums. Nothing here changes it."""
+"""What an open store answers: sessions by name, events, digests, searches, sums. Nothing here changes it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, partial
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
-from recollect import analysis, api, knowledge, recall, sessions, store
+from recollect import analysis, knowledge, recall, sessions, store
+from recollect.agents import resume_command
 from recollect.clock import rfc3339
 from recollect.config import current_sessions
-from recollect.errors import UsageError
-from recollect.kinds import SessionKey
+from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.kinds import WARM_UP, SessionKey
 from recollect.recall import NO_FILTERS, Filters
-from recollect.store import Store
 from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from os import PathLike
 
     from recollect.config import Settings
     from recollect.distill import Exchange
@@ -37,15 +38,12 @@ if TYPE_CHECKING:
     )
     from recollect.schema import Digest, Event, Session, Signal
     from recollect.sessions import TranscriptItem
-    from recollect.store import SessionFilter, Span
+    from recollect.store import SessionFilter, Span, Store
 
-
-class _Conditions(TypedDict):
-    """Further conditions on a list of sessions."""
-
-    text: str | None
-    roots_only: bool
-    is_idle: bool | None
+_LAST = "last"
+_MOST_CHOICES = 12
+_A_FEW = 50
+_LEAST_OF_A_TITLE, _LEAST_OF_AN_ID = 3, 6
 
 
 class Reading:
@@ -81,7 +79,7 @@ class Reading:
             raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(store.SORTS)}")
         chosen = self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle)
         matches = self._store.sessions.find(chosen, sort=sort, limit=limit, offset=offset)
-        return list(map(api.resumable, matches))
+        return list(map(_resumable, matches))
 
     def count_sessions(
         self,
@@ -94,7 +92,7 @@ class Reading:
         """How many sessions `sessions` lists without a limit."""
         return self._store.sessions.count(self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle))
 
-    def _chosen(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
+    def _chosen(self, filters: Filters, **conditions: Any) -> SessionFilter:
         return recall.sessions_of(self._store, filters)._replace(**conditions)
 
     def session(self, name: str) -> Session:
@@ -102,18 +100,75 @@ class Reading:
 
         `last` is the one active last, unless it is the one this process runs in.
         """
-        return api.find_named(self._store, name)
+        return self._named(name)
+
+    def _named(self, name: str, *, is_strict: bool = False) -> Session:
+        """The one session of this name; raises NotFound, or Ambiguous with the candidates.
+
+        Strictly, neither `last` nor a part of a title names one: what is deleted should be named as a whole.
+        """
+        if name == _LAST and not is_strict:
+            return self.last_session()
+        if ":" in name and len(whole := self._store.sessions.find(store.SessionFilter(uids=frozenset({name})))) == 1:
+            return _resumable(whole[0])  # an index has it; parts of names are looked for in all of them
+        matches = self._store.sessions.named_like(name)
+        if len(matches) > 1:
+            matches = [match for match in matches if match.is_exact] or matches
+            roots = {match.root_session_uid for match in matches}
+            matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
+        uids = [store.SessionFilter(uids=frozenset({match.session_uid})) for match in matches]
+        found = [session for uid in uids for session in self._store.sessions.find(uid)]
+        found = found or ([] if is_strict else self._archived(name) or self._titled(name))
+        if not found:
+            least = "give at least 6 characters of an id; " if len(name) < _LEAST_OF_AN_ID else ""
+            said = f"; `recollect search {name}` looks at what was said" if " " in name else ""
+            hint = f"{least}`recollect sessions` lists ids and titles{said}"
+            raise NotFound(f"No session has this id or title: {name}", hint)
+        if len(found) > 1:
+            found.sort(key=lambda session: session.ended_at or "", reverse=True)
+            choices = tuple(map(_choice, found[:_MOST_CHOICES]))
+            listed = f"; the newest {_MOST_CHOICES}:" if len(found) > _MOST_CHOICES else ""
+            raise Ambiguous(f"{len(found)} sessions match `{name}`{listed}", "give more of the id or title", choices)
+        return _resumable(found[0])
+
+    def _archived(self, name: str) -> list[Session]:
+        """The session that a document was written of, by the document's path or file name."""
+        if "." not in name:
+            return []
+        keys = self._store.archives.named(name)
+        return [
+            session
+            for header in self._store.sessions.of(keys).values()
+            for session in self._store.sessions.find(store.SessionFilter(uids=frozenset({header.session_uid})))
+        ]
+
+    def _titled(self, text: str) -> list[Session]:
+        """Sessions with this in their title, the newest first; sub-agents only if there is nothing else."""
+        if len(text) < _LEAST_OF_A_TITLE:
+            return []
+        matches = self._store.sessions.find(store.SessionFilter(text=text))
+        roots = [session for session in matches if session.parent_session_uid is None]
+        return roots or matches
 
     def last_session(self, folder: str | PathLike[str] | None = None) -> Session:
         """The session active last, in this folder or below it; the one this process runs in is left out.
 
         Raises NotFound if there is none.
         """
-        return api.find_last(self._store, folder)
+        running = current_sessions()
+        for limit in (_A_FEW, None):
+            for session in self._store.sessions.find(store.SessionFilter(roots_only=True), limit=limit):
+                is_inside = folder is None or Path(session.cwd or "").is_relative_to(folder)
+                if is_inside and session.native_session_id not in running and session.session_class != WARM_UP:
+                    return _resumable(session)
+        if folder is not None:
+            raise NotFound(f"No sessions in this folder: {folder}", "`recollect sessions` lists all")
+        inside, outside = "a sweep outside the group reads them", "`recollect doctor` shows where Recollect looks"
+        raise NotFound("No sessions yet", inside if self._store.group else outside)
 
     def sub_agents(self, session: Session) -> list[Session]:
         """The sessions this one spawned, in the order they began."""
-        return list(map(api.resumable, sessions.find_spawned(self._store, session)[session.session_uid]))
+        return list(map(_resumable, sessions.find_spawned(self._store, session)[session.session_uid]))
 
     def events(
         self, session: Session, kind: str | None = None, *, with_copies: bool = False, span: range | None = None
@@ -323,3 +378,19 @@ class Reading:
 def _resolved(path: str) -> str:
     """A path as given, but one with `..` is resolved against the current folder."""
     return recall.absolute(path, str(Path.cwd())) if ".." in path.split("/") else path
+
+
+def _choice(session: Session) -> dict[str, str | None]:
+    return {
+        "session_uid": session.session_uid,
+        "ended_at": session.ended_at,
+        "repo": session.repo,
+        "title": session.title,
+    }
+
+
+def _resumable(session: Session) -> Session:
+    """The session with the command that continues it: a sub-agent has none."""
+    if session.parent_session_uid is not None:
+        return session
+    return replace(session, resume_command=resume_command(session.agent, session.native_session_id, session.path))

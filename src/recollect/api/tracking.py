@@ -1,23 +1,84 @@
-"""Which projects are remembered: what the user allowed and denied, and what is undecided."""
+"""The settings in force, changing one, which projects are remembered, and the settings of another tracker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from recollect import ingest
+from recollect import analysis, ingest
 from recollect.agents import adapters
-from recollect.api.settings import change_setting
-from recollect.config import CAPTURE_DEFAULTS
-from recollect.errors import NotFound
+from recollect.config import (
+    CAPTURE_DEFAULTS,
+    check_settings,
+    freshness_mode,
+    load_settings,
+    read_value,
+    refuse_in_group,
+    values_of,
+    with_value,
+    write_settings,
+)
+from recollect.errors import BadConfig, NotFound
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from recollect.config import Settings
     from recollect.store import Store
+
+
+def settings_in_force() -> dict[str, dict[str, Any]]:
+    """Every setting by its name in the settings file: its value, and whether that is the default."""
+    refuse_in_group()
+    settings = load_settings()
+    rules = {f"redact.rules.{name}": pattern for name, pattern in settings.redaction.rules.items()}
+    values: dict[str, Any] = {
+        **{f"agents.{agent}.roots": list(map(str, roots)) for agent, roots in settings.roots.items()},
+        "archive.message_chars": settings.archive_message_chars,
+        "capture.enabled": settings.is_capturing,
+        "capture.default": CAPTURE_DEFAULTS[settings.allow is not None],
+        "capture.allow": list(settings.allow or ()),
+        "capture.exclude": list(settings.exclude),
+        "capture.fresh": freshness_mode(),
+        **{f"domains.{repo}": domain for repo, domain in settings.domains.items()},
+        **{f"exchanges.{name}": value for name, value in asdict(settings.exchanges).items()},
+        **{f"graphiti.{name}": value for name, value in asdict(settings.graphiti).items()},
+        **{f"hooks.{kind}": value for kind, value in settings.hooks.items()},
+        "notify.command": list(settings.notify),
+        "redact.allow": list(settings.redaction.allow),
+        **rules,
+        **{f"retention.{name}": value for name, value in asdict(settings.limits).items()},
+        "tasks.patterns": [pattern.pattern for pattern in settings.rules.task_patterns],
+    }
+    given = values_of(settings.given)
+    return {name: {"value": given.get(name, value), "is_default": name not in given} for name, value in values.items()}
+
+
+def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
+    """Set one value in the settings file, the user's or the one at `path`, and return its path.
+
+    A string is read as it would be in the file: a number, true or false, a list, else a string. Raises BadConfig,
+    and changes nothing, if the value is invalid.
+    """
+    refuse_in_group()
+    path = path or load_settings().config_path
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if "." not in key:
+        raise BadConfig(f"No such setting: {key}", "`recollect config` lists them")
+    changed = with_value(text, key, read_value(value) if isinstance(value, str) else value)
+    try:
+        check_settings(changed, path)
+    except BadConfig as error:
+        check_settings(text, path)  # if the file itself is at fault, it is named
+        raise BadConfig(f"Invalid setting: {key} = {value}", error.hint) from None
+    write_settings(path, changed)
+    if key.startswith("hooks.") and (folder := load_settings().folder).is_dir():
+        analysis.write_switches(folder, load_settings().hooks)
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +149,134 @@ def _agent_of(folder: Path) -> str:
         if folder.is_dir() and next(iter(adapter.discover(folder)), None) is not None:
             return agent
     raise NotFound(f"No agent's logs in this folder: {folder}", "give an agent's home, or a folder with its logs")
+
+
+_ALWAYS = {
+    "version": "only the keys count",
+    "global.session_log_sources.type": "the agent is known by its logs",
+    "global.session_log_sources.mapping": "a session's project is read from its log",
+    "session_tracking.incremental": "a sweep reads only what is new",
+    "session_tracking.mode": "every agent that is installed is read",
+    "session_tracking.chunking.strategy": "a chunk is an exchange: a request and everything until the next one",
+    "session_tracking.filtering.keep_user_messages": "`show --exchanges` keeps what you said",
+    "session_tracking.filtering.keep_agent_responses": "`show --exchanges` keeps what the agent answered",
+    "session_tracking.filtering.omit_tool_outputs": "`show --exchanges` reduces a long result to its size",
+    "session_tracking.filtering.omit_file_contents": "`show --exchanges` reduces a long result to its size",
+}
+_SETTINGS = {
+    "global.track_session_logs": "capture.enabled",
+    "session_tracking.enabled": "capture.enabled",
+    "session_tracking.chunking.max_chunk_tokens": "exchanges.max_tokens",
+    "session_tracking.filtering.max_output_summary_chars": "exchanges.max_result_chars",
+    "session_tracking.filtering.keep_tool_structure": "exchanges.keep_tool_calls",
+}
+_FIXED = {key for key in _ALWAYS if key.startswith("session_tracking.filtering.")} | {"session_tracking.incremental"}
+_OWN = {"filtering", "chunking", "mode"}  # of a project
+# A comment follows what has no open string on its line.
+_COMMENT = re.compile(r'^((?:[^"\n]|"(?:[^"\\\n]|\\.)*")*?)//.*$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """What a key became: a setting with its value, or only a note if it needs none or has no equivalent."""
+
+    key: str
+    note: str
+    setting: str | None = None
+    value: Any = None
+
+
+def import_tracking_config(path: Path) -> list[Translated]:
+    """Import the settings of a tracking configuration; returns what each key became. Raises BadConfig."""
+    translated = list(translate(_read(path)))
+    for item in translated:
+        if item.setting is not None:
+            change_setting(item.setting, item.value)
+    return translated
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(_COMMENT.sub(r"\1", path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadConfig(f"Cannot read the tracking configuration ({error}): {path}", "give a JSON file") from None
+    if not isinstance(config, dict):
+        raise BadConfig(f"Not a tracking configuration: {path}", "it is an object with `session_tracking` or `global`")
+    return config
+
+
+def translate(config: Mapping[str, Any]) -> Iterator[Translated]:
+    """What each key of a configuration means here. Changes nothing."""
+    projects = config.get("projects")
+    projects = {n: p for n, p in projects.items() if isinstance(p, dict)} if isinstance(projects, dict) else {}
+    allowed, denied = _roots(projects, is_enabled=True), _roots(projects, is_enabled=False)
+    indexing = {}
+    for key, value in _leaves({name: below for name, below in config.items() if name != "projects"}):
+        if allowed and value is False and _SETTINGS.get(key) == "capture.enabled":
+            yield Translated(key, "capture.default = ask", "capture.default", "ask")
+        elif value is False and key in _FIXED:
+            yield Translated(key, f"not followed: {_ALWAYS[key]}")
+        elif key in _SETTINGS:
+            yield Translated(key, f"{_SETTINGS[key]} = {json.dumps(value)}", _SETTINGS[key], value)
+        elif key in _ALWAYS:
+            yield Translated(key, _ALWAYS[key])
+        elif key.startswith("session_tracking.indexing."):
+            indexing[key.rpartition(".")[2]] = value
+        elif key == "global.session_log_sources.base_path":
+            yield _source(key, value)
+        else:
+            yield Translated(key, "unknown here: ignored")
+    if indexing:
+        yield Translated("session_tracking.indexing", _schedule(indexing))
+    if any(_OWN & {*project, *(project.get("session_tracking") or ())} for project in projects.values()):
+        yield Translated("projects", "not followed: filtering, chunking and mode are the same for all projects")
+    is_off = any(value is False and _SETTINGS.get(key) == "capture.enabled" for key, value in _leaves(config))
+    if denied:
+        yield Translated("projects", f"capture.exclude = {', '.join(denied)}", "capture.exclude", denied)
+    if allowed and is_off:
+        yield Translated("projects", f"capture.allow = {', '.join(allowed)}", "capture.allow", allowed)
+    elif projects and not denied:
+        yield Translated("projects", "no project is remembered" if is_off else "every project is remembered")
+
+
+def _leaves(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value below, by its path; the members of a list share one."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield from _leaves(below, f"{above}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for below in value:
+            yield from _leaves(below, above)
+    else:
+        yield above, value
+
+
+def _roots(projects: Mapping[str, Any], *, is_enabled: bool) -> list[str]:
+    """The folders of the projects that are switched on, or off."""
+    roots = []
+    for project in projects.values():
+        tracking = project.get("session_tracking")
+        tracking = tracking if isinstance(tracking, dict) else {}
+        given = {tracking.get("enabled"), project.get("session_tracking_enabled")} - {None}
+        if given and all(given) is is_enabled and isinstance(project.get("project_root"), str):
+            roots.append(project["project_root"])
+    return roots
+
+
+def _source(key: str, base_path: Any) -> Translated:
+    """A folder of logs becomes one of its agent's homes, unless it is below one already."""
+    path = Path(str(base_path)).expanduser().absolute()
+    for agent, adapter in adapters().items():
+        home = Path(adapter.home).expanduser().absolute()
+        if path.is_relative_to(home):
+            return Translated(key, f"{home} is already read")
+        if path.is_dir() and next(iter(adapter.discover(path)), None) is not None:
+            setting = f"agents.{agent}.roots"
+            return Translated(key, f"{setting} = {home}, {path}", setting, [str(home), str(path)])
+    return Translated(key, f"no agent's logs found: ignored ({path})")
+
+
+def _schedule(indexing: Mapping[str, Any]) -> str:
+    if indexing.get("frequency") == "batch":
+        return f"run `recollect watch --every {indexing.get('batch_interval_minutes', 5)}`"
+    return "run `recollect schedule --watch`"

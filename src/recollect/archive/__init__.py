@@ -5,10 +5,25 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.archive import html
-    from recollect.archive.documents import FORMATS, Detail, render
-    from recollect.archive.files import digest_name, document_name, write_named, write_new
-    from recollect.archive.html import diffs_by_event, files_changed, require_web_parts
-    from recollect.archive.reading import Exchange, Step, SubAgent, read_exchanges
+    from recollect.archive.documents import (
+        FORMATS,
+        Detail,
+        digest_name,
+        document_name,
+        patches,
+        render,
+        write_named,
+        write_new,
+    )
+    from recollect.archive.html import (
+        Exchange,
+        Step,
+        SubAgent,
+        diffs_by_event,
+        files_changed,
+        read_exchanges,
+        require_web_parts,
+    )
     from recollect.archive.wording import compact
 else:
     __getattr__ = lazy_names(__name__, __file__)

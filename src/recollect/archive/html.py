@@ -1,13 +1,20 @@
-"""A session as one HTML file that needs nothing else: no script, no picture, no request to anywhere."""
+"""A session as one HTML file that needs nothing else: no script, no picture, no request to anywhere.
+
+Its transcript is in exchanges: a request with what followed, calls with their results, sub-agents in place.
+"""
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recollect import schema
 from recollect.errors import RecollectError
 from recollect.schema import Digest, Session
 from recollect.sessions import TranscriptItem
@@ -42,7 +49,7 @@ def render_session_html(
     extra to install, if a package is missing.
     """
     require_web_parts()
-    from recollect.archive.reading import read_exchanges  # only pages need it, and the extra
+    from recollect.archive.html import read_exchanges  # only pages need it, and the extra
 
     style = read_style()
     page = templates().get_template("archive.html")
@@ -67,7 +74,7 @@ def templates(*folders: Path) -> "Environment":
     """The templates of a session, and those in `folders`; every text in them is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from recollect.archive import markup, wording
+    from recollect.archive import wording
 
     environment = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]),
@@ -78,8 +85,10 @@ def templates(*folders: Path) -> "Environment":
     )
     environment.filters.update(wording.FILTERS)
     environment.tests["ends_with"] = str.endswith
-    environment.filters.update(markdown=markup.markdown, clean=markup.clean, shell=markup.shell, json=markup.json_text)
-    environment.globals.update(code=markup.code, OUTPUT_CHARS=OUTPUT_CHARS)
+    environment.filters.update(
+        markdown=wording.markdown, clean=wording.clean, shell=wording.shell, json=wording.json_text
+    )
+    environment.globals.update(code=wording.code, OUTPUT_CHARS=OUTPUT_CHARS)
     return environment
 
 
@@ -98,3 +107,169 @@ def files_changed(diff: "SessionDiff | None") -> dict[str, list[Any]]:
         if not edit.is_abandoned:
             found.setdefault(edit.path, []).append(edit)
     return found
+
+
+_SPOKEN = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.DECISION, schema.HUMAN_INTERVENTION)
+_CALLS = schema.KIND_FAMILY[schema.TOOL_CALL]
+_RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTERVENTION)
+
+
+@dataclass(slots=True)
+class Step:
+    """A call with its result and the sub-agents it started; or a thought or note, which has neither."""
+
+    item: TranscriptItem
+    result: TranscriptItem | None = None
+    sub_agents: "list[SubAgent]" = field(default_factory=list)
+
+    @property
+    def has_failed(self) -> bool:
+        shown = self.result or self.item
+        return shown.event.is_error or shown.event.kind == schema.ERROR
+
+    @property
+    def is_refused(self) -> bool:
+        return self.result is not None and self.result.event.kind == schema.HUMAN_INTERVENTION
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the call took."""
+        if self.result is None or not self.item.event.ts or not self.result.event.ts:
+            return None
+        begin, end = (datetime.fromisoformat(item.event.ts or "") for item in (self.item, self.result))
+        return max(0.0, (end - begin).total_seconds())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "call": self.item.to_json(),
+            "result": self.result.to_json() if self.result else None,
+            "sub_agents": [sub_agent.to_json() for sub_agent in self.sub_agents],
+        }
+
+
+@dataclass(slots=True)
+class Steps:
+    """What an agent did between two messages."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """How often each tool was called, the most frequent first."""
+        calls = (step.item.event for step in self.steps if step.item.event.kind in _CALLS)
+        return Counter(event.tool or event.kind for event in calls).most_common()
+
+    @property
+    def failures(self) -> int:
+        return sum(step.has_failed for step in self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"steps": [step.to_json() for step in self.steps]}
+
+
+@dataclass(slots=True)
+class SubAgent:
+    """A session that another one started; `exchanges` is empty where they are read on demand."""
+
+    session: Session
+    exchanges: "list[Exchange]" = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sub_agent": self.session.session_uid,
+            "exchanges": [exchange.to_json() for exchange in self.exchanges],
+        }
+
+
+Part = TranscriptItem | Steps | SubAgent  # a TranscriptItem: something a person or an agent said
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request, numbered from 1, with everything until the next; what precedes the first request has number 0."""
+
+    number: int
+    request: TranscriptItem | None = None
+    parts: list[Part] = field(default_factory=list)
+
+    def add_step(self, step: Step) -> None:
+        if not self.parts or not isinstance(self.parts[-1], Steps):
+            self.parts.append(Steps())
+        last = self.parts[-1]
+        assert isinstance(last, Steps)
+        last.steps.append(step)
+
+    def to_json(self) -> dict[str, Any]:
+        request = self.request.to_json() if self.request else None
+        return {"number": self.number, "request": request, "parts": list(map(_part_json, self.parts))}
+
+
+def _part_json(part: Part) -> dict[str, Any]:
+    return {"message": part.to_json()} if isinstance(part, TranscriptItem) else part.to_json()
+
+
+def read_exchanges(
+    session: Session, items: Iterable[TranscriptItem], *, number: int = 0, sub_agents: Iterable[Session] = ()
+) -> list[Exchange]:
+    """The exchanges of a session whose transcript this is; the first request gets the number after `number`.
+
+    A sub-agent's items stand in its own exchanges, below the call that started it. `sub_agents` have no items: they
+    are placed by the call that started them, and left out if it is not among these items.
+    """
+    readers = {session.session_uid: _Reader(number)}
+    for item in items:
+        reader = readers.get(item.session.session_uid)
+        if reader is None:
+            reader = readers[item.session.session_uid] = _Reader(0)
+            readers.get(item.session.parent_session_uid or "", readers[session.session_uid]).place(
+                SubAgent(item.session, reader.exchanges)
+            )
+        reader.add(item)
+    own = readers[session.session_uid]
+    for child in sub_agents:
+        own.attach(SubAgent(child))
+    return own.exchanges
+
+
+class _Reader:
+    """Puts the events of one session together."""
+
+    def __init__(self, number: int) -> None:
+        self.exchanges: list[Exchange] = []
+        self._number = number
+        self._calls: dict[str, Step] = {}
+
+    def add(self, item: TranscriptItem) -> None:
+        event = item.event
+        if event.kind == schema.USER_MSG:
+            self._number += 1
+            self.exchanges.append(Exchange(self._number, item))
+            return
+        call = self._calls.get(event.call_id or "")
+        if call is not None and call.result is None and event.kind in _RESULTS:
+            call.result = item
+            return
+        if event.kind in _SPOKEN:
+            self._last().parts.append(item)
+            return
+        step = Step(item)
+        if event.call_id and event.kind in _CALLS:
+            self._calls.setdefault(event.call_id, step)
+        self._last().add_step(step)
+
+    def place(self, sub_agent: SubAgent) -> None:
+        """Show a sub-agent below its call, or here if the call is unknown."""
+        if not self.attach(sub_agent):
+            self._last().parts.append(sub_agent)
+
+    def attach(self, sub_agent: SubAgent) -> bool:
+        call = self._calls.get(sub_agent.session.spawn_call_id or "")
+        if call is None:
+            return False
+        call.sub_agents.append(sub_agent)
+        return True
+
+    def _last(self) -> Exchange:
+        if not self.exchanges:
+            self.exchanges.append(Exchange(self._number))
+        return self.exchanges[-1]

@@ -1,4 +1,4 @@
-"""Commands that look after the store: doctor, backup, restore, export, import."""
+"""Commands that look after the store: doctor, backup, restore, export, import, retention, schedule."""
 
 import sys
 from collections.abc import Iterator
@@ -7,31 +7,42 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect import api, live
-from recollect.api import open_memory
-from recollect.cli.output import confirm, emit, json_option, repo_option, reports_errors, root_option, yes_option
+from recollect import api, care, live
+from recollect.api import make_room, open_memory
+from recollect.cli.options import SESSION
+from recollect.cli.output import (
+    command,
+    confirm,
+    emit,
+    json_option,
+    repo_option,
+    reports_errors,
+    root_option,
+    yes_option,
+)
+from recollect.cli.sweep import budget_lines, print_budget_warnings
 from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size, wrapped
+from recollect.clock import rfc3339
 from recollect.errors import UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.api import DigestPages
-    from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport
+    from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport, Schedule
     from recollect.live import ImportReport as JsonlReport
+    from recollect.retention import Eviction, Outlook
 
 _MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 
-@click.command()
+@command()
 @root_option
 @click.option("--deep", is_flag=True, help="Check every stored byte, and compare it with your agents' files.")
 @click.option("--max-seconds", metavar="N", type=click.FloatRange(0), help="Stop a deep check after N seconds.")
 @click.option("--repair", "is_repair", is_flag=True, help="Rebuild what is damaged; nothing is deleted.")
 @yes_option
-@json_option
-@reports_errors
 def doctor(
     roots: tuple[str, ...], deep: bool, max_seconds: float | None, is_repair: bool, yes: bool, as_json: bool
 ) -> None:
@@ -91,10 +102,8 @@ def _repair_lines(report: "RepairReport") -> Iterator[str]:
         yield "Nothing to repair: the store is intact"
 
 
-@click.command()
+@command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@json_option
-@reports_errors
 def backup(file: str, as_json: bool) -> None:
     """Write the whole store to a new FILE.
 
@@ -122,11 +131,9 @@ def _unnoted_lines(report: "BackupReport | ExportReport") -> Iterator[str]:
         yield "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 
 
-@click.command()
+@command()
 @click.argument("file", type=click.Path())
 @yes_option
-@json_option
-@reports_errors
 def restore(file: str, yes: bool, as_json: bool) -> None:
     """Replace the store with the backup FILE.
 
@@ -149,13 +156,11 @@ def _restore_lines(report: "RestoreReport") -> Iterator[str]:
         yield f"The backup's settings were not applied; copy what you need from: {one_line(report.settings)}"
 
 
-@click.command()
+@command()
 @click.argument("path", type=click.Path())
 @click.argument("sessions", nargs=-1)
 @repo_option
 @click.option("--digests", is_flag=True, help="Write each session's digest as Markdown into PATH instead.")
-@json_option
-@reports_errors
 def export(path: str, sessions: tuple[str, ...], repo: str | None, digests: bool, as_json: bool) -> None:
     """Write sessions as JSON lines and packs to a new folder PATH.
 
@@ -200,12 +205,10 @@ def _digest_lines(pages: "DigestPages") -> Iterator[str]:
         yield f"Left alone, because Recollect did not write it: {one_line(name)}"
 
 
-@click.command(name="import")
+@command(name="import")
 @click.argument("path", type=click.Path())
 @click.argument("folder", type=click.Path(file_okay=False), required=False)
 @click.option("--dry-run", is_flag=True, help="With jsonl: show what would be stored, store nothing.")
-@json_option
-@reports_errors
 def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None:
     """Add the sessions of an export, or of JSONL files.
 
@@ -260,4 +263,115 @@ def _jsonl_lines(report: "JsonlReport") -> Iterator[str]:
         yield f"Cannot read ({one_line(reason)}): {one_line(path)}"
 
 
-COMMANDS = (doctor, backup, restore, export, import_)
+_REASON_COLUMNS = 22
+
+
+@click.group(invoke_without_command=True)
+@click.option("--dry-run", is_flag=True, help="Only show what would be evicted, by which rule, and what went for good.")
+@json_option
+@click.pass_context
+@reports_errors
+def retention(context: click.Context, dry_run: bool, as_json: bool) -> None:
+    """Evict raw detail, as sweeps do, to fit the budget.
+
+    Digests are always kept. The limits are settings in `[retention]`.
+
+    \b
+    recollect retention --dry-run
+    recollect retention rehydrate 3f2a91
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if dry_run:
+        with open_memory(create=False) as memory:
+            outlook = memory.outlook()
+        emit(outlook, as_json, _outlook_lines)
+        return
+    make_room()
+    with open_memory(create=False) as memory:
+        report = memory.keep_within_budget()
+    emit(report, as_json, budget_lines)
+    if not as_json:
+        print_budget_warnings(report)
+        if not report.sessions_evicted:
+            click.echo(f"Nothing to evict: {size(report.raw_bytes)} of raw detail")
+
+
+def _outlook_lines(outlook: "Outlook") -> Iterator[str]:
+    planned = outlook.plan
+    yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
+    yield from map(_eviction_line, planned.evictions[:_MOST_ROWS])
+    if len(planned.evictions) > _MOST_ROWS:
+        yield f"  and {plural(len(planned.evictions) - _MOST_ROWS, 'more session')}: --json lists all"
+    if planned.evictions:
+        count = plural(len(planned.evictions), "session")
+        yield f"{count} would be evicted, {size(planned.bytes_after)} would remain"
+    else:
+        yield "Nothing would be evicted"
+    for loss in outlook.lost[:_MOST_ROWS]:
+        lost_at = local_time(rfc3339(loss.at_ms))[:10]
+        yield f"  {lost_at}  {size(loss.bytes):>8}  {loss.event:<{_REASON_COLUMNS}}  {one_line(loss.session_uid)}"
+    if len(outlook.lost) > _MOST_ROWS:
+        yield f"  and {len(outlook.lost) - _MOST_ROWS} more: --json lists all"
+
+
+def _eviction_line(eviction: "Eviction") -> str:
+    held = eviction.held
+    last = local_time(rfc3339(held.ended_ms) if held.ended_ms else None)[:10]
+    return f"  {last}  {size(held.bytes):>8}  {eviction.reason:<{_REASON_COLUMNS}}  {one_line(held.session_uid)}"
+
+
+@command(below=retention)
+@click.argument("session", type=SESSION)
+@root_option
+def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
+    """Bring back the raw detail of an evicted session.
+
+    Reads your agent's own file again, if it still exists.
+
+    \b
+    recollect retention rehydrate 3f2a91c4
+    """
+    with open_memory(roots=roots, create=False) as memory:
+        chosen = memory.session(session)
+        with shown_progress() as show:
+            memory.rehydrate(chosen, show)
+        events = len(memory.events(chosen, with_copies=True))
+    done = f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}"
+    emit({"session_uid": chosen.session_uid, "events": events}, as_json, lambda _: [done])
+
+
+@command()
+@click.option("--watch", "is_watch", is_flag=True, help="Install `recollect watch` as a service instead.")
+@click.option("--remove", "is_removal", is_flag=True, help="Remove the schedule.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be installed.")
+@yes_option
+def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Run sweeps automatically: daily, weekly, or as agents write.
+
+    Installs a systemd unit, a launchd agent or a crontab line. It sweeps daily or weekly (`retention.cadence`) or, with
+    --watch, watches from your login on. Shows what it will install, and asks; --remove uninstalls it.
+    """
+    planned = api.plan_schedule(is_removal=is_removal, watch=is_watch)
+    if not as_json and not is_removal:
+        click.echo("\n".join(_schedule_lines(planned)))
+    is_done = False
+    if is_removal:
+        is_done = care.remove_schedule(planned)
+    elif not dry_run:
+        confirm("Install this?", "install the schedule", yes)
+        care.install_schedule(planned)
+        is_done = True
+    installed = ["Installed; `recollect schedule --remove` uninstalls it"] if is_done else []
+    said = installed if not is_removal else ["Removed" if is_done else "No schedule is installed"]
+    emit(planned.to_json() | {"is_done": is_done}, as_json, lambda _: said)
+
+
+def _schedule_lines(planned: "Schedule") -> Iterator[str]:
+    for path, content in planned.files.items():
+        yield click.style(str(path), bold=True)
+        yield content
+    if planned.cron_line:
+        yield planned.cron_line
+    for words in planned.on:
+        yield f"$ {' '.join(words)}"

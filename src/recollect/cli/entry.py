@@ -13,28 +13,50 @@ from recollect.config import has_colour
 
 _AS_JSON = "recollect.as_json"
 _NEAR_MISS = 0.7  # how alike a command and what was typed must be to ask which was meant
-# The help's sections, and the module of each command in them.
+# The help's sections, as in the README, and the module of each command in them.
 _SECTIONS = {
-    "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep") | {"watch": "watch"},
-    "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
-    "Learn from past sessions": dict.fromkeys(
-        ("fix", "why", "how", "decisions", "facts", "workflows", "rehearse", "remember", "audit"), "knowledge"
-    )
-    | {"graph": "graph", "graphiti": "graphiti"},
-    "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
-    | {"diff": "diff", "archive": "archive"}
-    | dict.fromkeys(("stats", "statusline"), "stats"),
-    "Browse and mark": {"web": "web"} | dict.fromkeys(("star", "tag", "note", "rename"), "annotations"),
-    "Continue": dict.fromkeys(("resume", "open"), "resume")
-    | {"handoff": "handoff"}
-    | dict.fromkeys(("run", "clear", "bookmarks", "fork", "group", "ipc"), "groups"),
-    "Inside your agents": dict.fromkeys(("install", "uninstall", "mcp", "hooks"), "inside") | {"live": "live"},
-    "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
-    "Set up": dict.fromkeys(("config", "track", "exclude", "completion"), "settings"),
-    "Maintain the store": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
-    | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
+    "Find": dict.fromkeys(("search", "history", "recent", "blame"), "find")
+    | dict.fromkeys(("fix", "why", "how", "decisions", "remember"), "answers")
+    | {"knowledge": "knowledge"},
+    "Continue": dict.fromkeys(("resume", "open", "handoff"), "resume") | {"group": "groups"},
+    "Review": dict.fromkeys(("sessions", "show", "digest", "signals"), "sessions")
+    | {"diff": "transcript", "stats": "stats"}
+    | dict.fromkeys(("mark", "archive", "web"), "browse"),
+    "Set up": dict.fromkeys(("install", "uninstall", "hooks", "mcp"), "inside")
+    | {"statusline": "stats"}
+    | dict.fromkeys(("sweep", "watch", "demo"), "sweep")
+    | {"schedule": "care"}
+    | dict.fromkeys(("track", "exclude", "config", "completion"), "settings"),
+    "Look after": {"status": "sweep"}
+    | dict.fromkeys(("doctor", "backup", "restore", "export", "import", "retention"), "care")
+    | dict.fromkeys(("forget", "redact"), "privacy"),
+    "Build": {"live": "inside"},
 }
 _MODULES = {name: module for names in _SECTIONS.values() for name, module in names.items()}
+# Names of earlier versions and the words that they stand for now: they still work, and say so.
+RENAMED = {
+    "star": "mark star",
+    "tag": "mark tag",
+    "note": "mark note",
+    "rename": "mark rename",
+    "run": "group run",
+    "clear": "group clear",
+    "bookmarks": "group bookmarks",
+    "ipc": "group",  # `ipc serve`
+    "fork": "resume --fork",
+    "files": "blame --all",
+    "related": "sessions --related",
+    "timeline": "sessions --timeline",
+    "exchanges": "show --exchanges",
+    "facts": "knowledge facts",
+    "workflows": "knowledge workflows",
+    "graph": "knowledge graph",
+    "graphiti": "knowledge graphiti",
+    "audit": "knowledge audit",
+    "rehearse": "knowledge rehearse",
+    "problems": "status --problems",
+    "rehydrate": "retention rehydrate",
+}
 # What people type, knowing other programs, for what is called otherwise here.
 _SYNONYMS = {
     "sessions": "list ls",
@@ -85,15 +107,17 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and (words := RENAMED.get(args[0])):
+            if not ctx.resilient_parsing:  # as completion parses
+                click.echo(f"note: `recollect {args[0]}` is `recollect {words}` now", err=True)
+            args = [*words.split(), *args[1:]]
         if args and args[0] not in _MODULES and not args[0].startswith("-"):
             ctx.fail(_unknown(args[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        room = formatter.width - 6 - max(map(len, _MODULES))
-        for title, names in _SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name, load(name).get_short_help_str(room)) for name in names])
+        with formatter.section("Commands"):
+            formatter.write_dl([(title, ", ".join(names)) for title, names in _SECTIONS.items()])
 
 
 def _unknown(name: str) -> str:
@@ -106,9 +130,9 @@ def _unknown(name: str) -> str:
 
 
 def load(name: str) -> click.Command:
-    """A command by its name."""
-    commands: tuple[click.Command, ...] = import_module(f"recollect.cli.{_MODULES[name]}").COMMANDS
-    return next(command for command in commands if command.name == name)
+    """Return a command by its name."""
+    commands = vars(import_module(f"recollect.cli.{_MODULES[name]}")).values()
+    return next(command for command in commands if isinstance(command, click.Command) and command.name == name)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -125,7 +149,8 @@ def main(context: click.Context) -> None:
     recollect digest 3f2a91           what a session did and left open
     recollect show 3f2a91             the whole session
 
-    Your agents' files are never changed. RECOLLECT_HOME sets the store's folder.
+    `recollect COMMAND --help` explains a command. Your agents' files are never changed. RECOLLECT_HOME sets the store's
+    folder.
     """
     if not has_colour():
         context.color = False
@@ -137,10 +162,10 @@ def main(context: click.Context) -> None:
 
 
 def _without_command(context: click.Context) -> None:
-    """The picker on a terminal, help elsewhere."""
+    """Run the picker on a terminal, print the help elsewhere."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(context.get_help())
         return
-    from recollect.cli.pick import pick_session  # only where no command is given
+    from recollect.cli.picker import pick_session  # only where no command is given
 
     pick_session(lambda *words: main.main(list(words), prog_name="recollect", standalone_mode=False))

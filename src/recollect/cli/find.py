@@ -1,48 +1,45 @@
-"""Commands that search: search, history, recent, related, files, blame, timeline. They load little and start fast."""
+"""Commands that search: search, history, recent, blame. They load little and start fast."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect import kinds
-from recollect.cli.filters import filter_options, session_argument
-from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import (
+    emit_page,
+    highlighted,
     hit_table,
+    matched_part,
     page_lines,
-    related_lines,
     request_table,
-    timeline_lines,
     visit_lines,
 )
-from recollect.cli.matches import highlighted, matched_part
-from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
+from recollect.cli.options import filter_options, open_fresh
+from recollect.cli.output import command, emit, limit_option, offset_option, print_json
 from recollect.cli.terminal import (
     fitted,
     grey,
     line_columns,
     line_count,
-    local_time,
     one_line,
     short_ids,
     shown_progress,
     width,
     wrapped,
 )
-from recollect.clock import period
 from recollect.errors import UsageError
 from recollect.recall import Filters
 from recollect.text import begins_with
 
 if TYPE_CHECKING:
-    from recollect.recall import FileEdit, Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SearchAnswer, SessionHit
 
 _NEAR_MISS = 0.75  # how alike an option and a text must be to ask which was meant
 _LINES_AROUND = 4  # of an answer: heading, footer, the prompt
-_SHOWN_VISITS, _SHOWN_EDITS, _SHOWN_SESSIONS = 20, 50, 200
+_SHOWN_VISITS, _SHOWN_EDITS = 20, 50
 _RANKED, _MOST_RANKED = 10, 100  # sessions
 _MATCHES, _MOST_MATCHES = 3, 100  # of a session
 _MARGIN = 20
@@ -73,15 +70,6 @@ _ranked_limit = click.option(
     type=click.IntRange(1, _MOST_RANKED),
     help=f"List at most N sessions ({_RANKED}).",
 )
-
-
-class _SearchOptions(TypedDict):
-    """The options of a search that go to the library as they are."""
-
-    filters: Filters
-    offset: int
-    context: int
-    budget_tokens: int | None
 
 
 class QueryCommand(click.Command):
@@ -134,7 +122,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
         )
 
 
-@click.command(cls=QueryCommand)
+@command(cls=QueryCommand)
 @click.argument("query", nargs=-1)
 @filter_options
 @_ranked_limit
@@ -152,8 +140,6 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 @click.option("--substring", is_flag=True, help="Search for the exact text, even inside words.")
 @click.option("--regex", is_flag=True, help="Search for a regular expression.")
 @click.option("--explain", is_flag=True, help="Explain why each match was found.")
-@json_option
-@reports_errors
 def search(
     query: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -163,7 +149,7 @@ def search(
     regex: bool,
     explain: bool,
     as_json: bool,
-    **options: Unpack[_SearchOptions],
+    **options: Any,  # which go to the library as they are
 ) -> None:
     """Search everything said, done or printed in your sessions.
 
@@ -201,7 +187,7 @@ def search(
         most = of_session if is_whole else None
         lines = answer_lines(answer, options["offset"], most, is_detailed=is_detailed, explain=explain)
         if is_whole:
-            from recollect.cli.pager import print_lines  # other searches start sooner without it
+            from recollect.cli.output import print_lines  # other searches start sooner without it
 
             print_lines(lines)
         else:
@@ -213,12 +199,10 @@ history = QueryCommand(
 )
 
 
-@click.command()
+@command()
 @filter_options
 @_ranked_limit
 @offset_option
-@json_option
-@reports_errors
 def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List recently active sessions, each with its last request.
 
@@ -230,60 +214,40 @@ def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> N
     emit(answer, as_json, lambda answer: answer_lines(answer, offset))
 
 
-@click.command()
-@session_argument
-@_ranked_limit
-@json_option
-@reports_errors
-def related(session: str, limit: int | None, as_json: bool) -> None:
-    """List sessions before and after one, or on the same topic."""
-    with open_fresh() as memory:
-        sessions = memory.related(memory.session(session), limit or _RANKED)
-    emit(sessions, as_json, related_lines)
-
-
-@click.command()
+@command()
 @click.argument("path")
-@filter_options
-@limit_option("sessions", _SHOWN_VISITS)
-@offset_option
-@json_option
-@reports_errors
-def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
-    """List sessions that edited a file, then those that mention it.
-
-    \b
-    recollect files src/auth/login.ts
-    """
-    with open_fresh() as memory:
-        visits = memory.files(path, filters)
-    page = _Page(limit, offset, _on_a_screen(_SHOWN_VISITS), f"next: recollect blame {_quoted(path)}")
-    _emit_page(visits, page, "session", visit_lines, as_json)
-
-
-@click.command()
-@click.argument("path")
+@click.option("--all", "is_all", is_flag=True, help="List the sessions that edited or mention it, not the edits.")
 @filter_options
 @limit_option("edits", _SHOWN_EDITS)
 @offset_option
-@json_option
-@reports_errors
-def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
+def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List the edits that wrote a file, across renames.
+
+    With --all, lists the sessions that edited the file, then those that mention it.
 
     \b
     recollect blame src/auth/login.ts --repo shop-api
+    recollect blame src/auth/login.ts --all
     """
     with open_fresh() as memory:
-        edits = memory.blame(path, filters)
-        evicted = memory.evicted_edits(path)
-    best = {edit.session_uid: edit.path.rpartition("/")[2] for edit in edits[offset : offset + 1]}
-    diffs = [f"next: recollect diff {name} {_quoted(best[uid])}" for uid, name in short_ids(best).items()]
-    page = _Page(limit, offset, _on_a_screen(_SHOWN_EDITS), "".join(diffs))
-    _emit_page(edits, page, "edit", _edit_lines, as_json)
+        edits = [] if is_all else memory.blame(path, filters)
+        rows: Sequence[FileVisit | FileEdit] = memory.files(path, filters) if is_all else edits
+        evicted = 0 if is_all else memory.evicted_edits(path)
+    shown = limit or _on_a_screen(_SHOWN_VISITS if is_all else _SHOWN_EDITS)
+    listed = rows[offset : offset + (limit or len(rows) if as_json else shown)]
+    if is_all:
+        emit_page(listed, as_json, visit_lines, offset, len(rows), "session", f"next: recollect blame {_quoted(path)}")
+    else:
+        emit_page(listed, as_json, _edit_lines, offset, len(rows), "edit", *map(_next_diff, edits[offset : offset + 1]))
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
-        click.echo(f"note: {sessions} edited it but are kept as digests only: `recollect files` lists them", err=True)
+        hint = "`recollect blame --all` lists them"
+        click.echo(f"note: {sessions} edited it but are kept as digests only: {hint}", err=True)
+
+
+def _next_diff(edit: "FileEdit") -> str:
+    name = short_ids([edit.session_uid])[edit.session_uid]
+    return f"next: recollect diff {name} {_quoted(edit.path.rpartition('/')[2])}"
 
 
 def _on_a_screen(most: int) -> int:
@@ -295,66 +259,6 @@ def _quoted(path: str) -> str:
     from shlex import quote  # a search starts sooner without it
 
     return quote(path)
-
-
-class _Page(NamedTuple):
-    """Which part of a list to print."""
-
-    limit: int | None
-    offset: int
-    shown: int  # to people, unless they say how many
-    next: str = ""  # what to type then
-
-
-def _emit_page(
-    rows: list[Any],
-    page: _Page,
-    thing: str,
-    lines: Callable[[list[Any]], Iterable[str]],
-    as_json: bool,
-    *,
-    is_newest_last: bool = False,
-) -> None:
-    """Print a page of a list, counted from its newest; for people, also how much of the list that is."""
-    limit = page.limit if as_json else page.limit or page.shown
-    newest_first = rows[::-1] if is_newest_last else rows
-    listed = newest_first[page.offset : None if limit is None else page.offset + limit]
-    emit(listed[::-1] if is_newest_last else listed, as_json, lines)
-    if listed and not as_json:
-        click.echo("\n".join(page_lines(len(listed), page.offset, len(rows), thing, page.next)))
-
-
-@click.command()
-@click.argument("date", nargs=-1)
-@filter_options
-@limit_option("sessions", _SHOWN_SESSIONS)
-@offset_option
-@json_option
-@reports_errors
-def timeline(date: tuple[str, ...], filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
-    """List sessions of a day, a week or a repository, oldest first.
-
-    DATE is a day, a week, a month or a year: 2026-11-01, yesterday, monday, last week, november, 2026-11. The default
-    is the last 7 days.
-
-    \b
-    recollect timeline monday
-    recollect timeline last week
-    recollect timeline --since "last week" --here
-    """
-    if date:
-        since, before = period("DATE", " ".join(date))
-        filters = filters._replace(since=since, before=before)
-    elif filters.since is None and filters.before is None and filters.repo is None:
-        filters = filters._replace(since="7d")
-    with open_fresh() as memory:
-        entries = memory.timeline(filters)
-        last = [] if entries else memory.sessions(filters._replace(since=None, before=None), roots_only=True, limit=1)
-    if last and not as_json:
-        click.echo(f"No sessions in this period; the last one ended {local_time(last[0].ended_at)}")
-        return
-    page = _Page(limit, offset, _SHOWN_SESSIONS)
-    _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
 
 
 def answer_lines(
@@ -486,7 +390,4 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
             path = edit.path if width(edit.path) <= room else f"…{edit.path[-max(1, room - 1) :]}"
             yield _line("edit", "yellow", f"{counts}{path}{renamed}", f"#{edit.seq}")
     if not edits:
-        yield "No edits of this file: `recollect files` lists the sessions that mention it"
-
-
-COMMANDS = (search, history, recent, related, files, blame, timeline)
+        yield "No edits of this file: `recollect blame --all` lists the sessions that mention it"

@@ -1,4 +1,4 @@
-"""Commands for groups and their conversations: group, run, clear, bookmarks, fork, ipc."""
+"""The command `group`: workspaces, and the conversations in them."""
 
 import shlex
 import sys
@@ -12,10 +12,7 @@ import click
 
 import recollect
 from recollect.api import open_memory
-from recollect.cli.filters import SESSION
-from recollect.cli.fresh import open_fresh
-from recollect.cli.handoff import in_folder
-from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
+from recollect.cli.output import command, confirm, emit, print_json, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 from recollect.errors import UsageError
 
@@ -44,23 +41,22 @@ def _home_options(command: "Callable[..., None]") -> "Callable[..., None]":
 
 @click.group("group")
 def group_() -> None:
-    """Create and list groups: separate workspaces.
+    """Keep workspaces apart, and put conversations aside.
 
     \b
     recollect group add family --path ~/family
-    recollect group list
+    recollect group run "What did we plan for Saturday?"
+    recollect group clear "tax research"
     """
 
 
-@group_.command("add")
+@command("add", below=group_)
 @click.argument("name")
 @click.option("--path", type=click.Path(file_okay=False), required=True, help="The group's folder.")
 @click.option("--agent", metavar="NAME", help="The agent that works there.")
 @click.option("--home", type=click.Path(file_okay=False), help="The agent's home; by default one in the store.")
 @click.option("--write", is_flag=True, help="Put the paragraph into the file that the agent reads at its start.")
 @yes_option
-@json_option
-@reports_errors
 def add_group(name: str, path: str, agent: str | None, home: str | None, write: bool, yes: bool, as_json: bool) -> None:
     """Create a group for a folder.
 
@@ -84,9 +80,7 @@ def add_group(name: str, path: str, agent: str | None, home: str | None, write: 
     emit(added, as_json, lambda added: [f"Wrote {target}"] if write else [])
 
 
-@group_.command("list")
-@json_option
-@reports_errors
+@command("list", below=group_)
 def list_groups(as_json: bool) -> None:
     """List groups with their folders and active sessions."""
     with open_memory(create=False, read_only=True) as memory:
@@ -101,11 +95,9 @@ def _group_lines(groups: "Sequence[Group]") -> Iterator[str]:
         yield f"{padded(group.name, columns)}  {group.agent}  {one_line(group.path)}  {grey(active)}"
 
 
-@group_.command("remove")
+@command("remove", below=group_)
 @click.argument("name")
 @yes_option
-@json_option
-@reports_errors
 def remove_group(name: str, yes: bool, as_json: bool) -> None:
     """Remove a group with its bookmarks; its sessions and files stay."""
     with open_memory(create=False) as memory:
@@ -115,16 +107,15 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
     emit(removed, as_json, lambda removed: [f"Removed {removed.name}; its files stay: {removed.path}"])
 
 
-@group_.command("mounts")
+@command("mounts", below=group_)
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["json", "docker"]), default="json", help="How to print them.")
 @_home_options
-@json_option
-@reports_errors
 def mounts(name: str, form: str, as_json: bool, **settings: Any) -> None:
     """Print the mounts that a sandbox of the group needs.
 
-    Creates the folders that are missing, and gives the agent's home settings and the group's skills, as `run` does.
+    Creates the folders that are missing, and gives the agent's home settings and the group's skills, as `group run`
+    does.
 
     \b
     docker run $(recollect group mounts family --format docker) my-agent
@@ -140,11 +131,9 @@ def _docker_lines(mounts: "Sequence[Mount]") -> Iterator[str]:
         yield f"-v {shlex.quote(f'{mount.host}:{mount.sandbox}{ending}')}"
 
 
-@click.command()
+@command(below=group_)
 @click.argument("name")
 @group_option
-@json_option
-@reports_errors
 def clear(name: str, group: str | None, as_json: bool) -> None:
     """Set a group's conversation aside under a name.
 
@@ -152,7 +141,7 @@ def clear(name: str, group: str | None, as_json: bool) -> None:
     running agent is closed.
 
     \b
-    recollect clear "tax research"
+    recollect group clear "tax research"
     recollect resume "tax research"
     """
     with open_memory(create=False) as memory:
@@ -167,10 +156,8 @@ def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
         yield f"Archived: {cleared.archive}"
 
 
-@click.command()
+@command(below=group_)
 @click.option("--group", metavar="NAME", help="Only this group's bookmarks.")
-@json_option
-@reports_errors
 def bookmarks(group: str | None, as_json: bool) -> None:
     """List conversations that were set aside, newest first."""
     with open_memory(create=False, read_only=True) as memory:
@@ -183,10 +170,10 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
         when = local_time(mark.archived_at)
         yield f"{mark.id:>4}  {grey(when)}  {mark.group}  {one_line(mark.name)}  {grey(mark.session_uid)}"
     if not bookmarks:
-        yield "No bookmarks: `recollect clear NAME` makes one"
+        yield "No bookmarks: `recollect group clear NAME` makes one"
 
 
-@click.command()
+@command(below=group_)
 @click.argument("prompt")
 @click.argument("arguments", nargs=-1)
 @group_option
@@ -202,8 +189,6 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
 @click.option("--at", "after_uuid", metavar="UUID", help="Continue after this message, if the agent can.")
 @click.option("--drops", metavar="UUID", help="With --at: the only prompt whose turn may be dropped.")
 @_home_options
-@json_option
-@reports_errors
 def run(
     prompt: str,
     arguments: tuple[str, ...],
@@ -221,8 +206,8 @@ def run(
     group's IPC folder; a file `_close` there ends the agent. ARGUMENTS after `--` are passed to the agent.
 
     \b
-    recollect run --group family "What did we plan for Saturday?"
-    recollect run "Fix the test" -- --permission-mode acceptEdits
+    recollect group run --group family "What did we plan for Saturday?"
+    recollect group run "Fix the test" -- --permission-mode acceptEdits
     """
     home = recollect.HomeSettings(**settings)
     how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, home)
@@ -235,40 +220,9 @@ def run(
         click.echo(grey(f"# {report.session_uid}"), err=True)
 
 
-@click.command()
-@click.argument("session", type=SESSION)
-@click.option("--at", metavar="SEQ", help="End the copy at this event: its number, or part of its uid.")
-@yes_option
-@json_option
-@reports_errors
-def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
-    """Print the command that continues a copy of a session.
-
-    The session itself does not change. `--at` ends the copy at an event, if the agent's sessions can be cut; other
-    agents fork whole sessions.
-
-    \b
-    recollect fork 3f2a91c4
-    recollect fork 3f2a91c4 --at 120
-    """
-    with open_fresh() as memory:
-        chosen = memory.session(session)
-        if at is not None:
-            confirm("Write a new session file beside this one?", "write a session file", yes)
-        forked = memory.groups.fork(chosen, at)
-    emit(forked, as_json, lambda forked: [in_folder(chosen.cwd, forked.command)])
-
-
-@click.group()
-def ipc() -> None:
-    """Answer requests that sandboxed agents write as files."""
-
-
-@ipc.command()
+@command(below=group_)
 @click.option("--group", metavar="NAME", help="Only this group's requests.")
 @click.option("--once", is_flag=True, help="Answer waiting requests, then stop.")
-@json_option
-@reports_errors
 def serve(group: str | None, once: bool, as_json: bool) -> None:
     """Answer requests of sandboxed agents, until you stop it.
 
@@ -317,6 +271,3 @@ def _tell(answered: "Answered", as_json: bool) -> None:
         outcome = f"refused ({answered.error})" if answered.error else "done"
         click.echo(f"{answered.group}  {one_line(answered.request)}  {answered.action or '?'}  {outcome}")
     sys.stdout.flush()
-
-
-COMMANDS = (group_, clear, bookmarks, run, fork, ipc)

@@ -1,19 +1,22 @@
-"""Commands that bring the memory into the agents: install, uninstall, mcp, hooks."""
+"""Commands that bring the memory into the agents and their hosts: install, uninstall, mcp, hooks, live."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from recollect import hooks
-from recollect.api import installer
-from recollect.cli.output import confirm, emit, json_option, limit_option, reports_errors, yes_option
-from recollect.cli.terminal import fitted_time, grey, one_line
+from recollect.api import installer, open_memory
+from recollect.cli.output import command, confirm, emit, limit_option, reports_errors, yes_option
+from recollect.cli.terminal import fitted_time, grey, one_line, plural
 from recollect.errors import NotFound, RecollectError, UsageError
+from recollect.live import Live
 
 if TYPE_CHECKING:
     from recollect.care import Installation
     from recollect.hooks import LogEntry
+    from recollect.live import LiveStatus
 
 _SHOWN = 20
 _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
@@ -87,10 +90,8 @@ def hook_commands() -> None:
     """Show what hooks added to your agents' sessions."""
 
 
-@hook_commands.command("log")
+@command("log", below=hook_commands)
 @limit_option("answers", _SHOWN)
-@json_option
-@reports_errors
 def log(limit: int | None, as_json: bool) -> None:
     """List what hooks added to your agents' sessions, and its effect.
 
@@ -113,22 +114,18 @@ def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
         yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
 
-@hook_commands.command("sweep", hidden=True)
-@json_option
-@reports_errors
+@command("sweep", hidden=True, below=hook_commands)
 def sweep(as_json: bool) -> None:
     """Read what hooks recorded; hooks start this themselves."""
     reports = hooks.drain_spool()
     emit(reports, as_json, lambda reports: [f"{sum(report.events_new for report in reports)} new events"])
 
 
-@click.command()
+@command()
 @click.argument("agents", nargs=-1)
 @click.option("--no-plugin", is_flag=True, help="Edit the agents' settings instead of installing a plugin.")
 @click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
 @yes_option
-@json_option
-@reports_errors
 def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bool, as_json: bool) -> None:
     """Give your agents this memory: tools, briefs and fixes.
 
@@ -147,11 +144,9 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     emit(made.install(names), as_json, lambda done: _done_lines(done, message))
 
 
-@click.command()
+@command()
 @click.argument("agents", nargs=-1)
 @yes_option
-@json_option
-@reports_errors
 def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove Recollect from your agents.
 
@@ -178,4 +173,46 @@ def _done_lines(done: "Installation", message: str) -> Iterator[str]:
     yield from map(one_line, done.advice)
 
 
-COMMANDS = (install, uninstall, mcp, hook_commands)
+_MOST_FILES = 20
+
+
+@click.group()
+def live() -> None:
+    """Show sessions that an agent host appends to."""
+
+
+@command(below=live)
+@click.argument("folder", type=click.Path(file_okay=False), required=False)
+def status(folder: str | None, as_json: bool) -> None:
+    """Show what live sessions hold, by channel.
+
+    With FOLDER, also compares each JSONL file in it with the store.
+
+    \b
+    recollect live status
+    recollect live status ~/.my-host/sessions
+    """
+    with open_memory(create=False) as memory:
+        report = Live(memory).status(Path(folder) if folder else None)
+    emit(report, as_json, _status_lines)
+
+
+def _status_lines(report: "LiveStatus") -> Iterator[str]:
+    archived = f", {report.archived:,} archived" if report.archived else ""
+    if report.channels:
+        yield f"{plural(report.sessions, 'live session')}{archived}, {plural(report.messages, 'message')}"
+    else:
+        yield "No live sessions yet: an agent host creates them (see agent-hosts.md)"
+    for channel in report.channels:
+        name = one_line(channel.channel or "no channel")
+        yield f"  {name}: {plural(channel.sessions, 'session')}, {plural(channel.messages, 'message')}"
+    behind = [file for file in report.files if file.state != "in step"]
+    if report.files:
+        yield f"{plural(len(report.files), 'file')}, {len(report.files) - len(behind):,} in step with the store"
+    for file in behind[:_MOST_FILES]:
+        only = f"{file.only_in_file:,} only in the file, {file.only_in_store:,} only in the store"
+        yield f"  {one_line(file.path)}: {file.state}; {only}"
+    if len(behind) > _MOST_FILES:
+        yield f"  and {len(behind) - _MOST_FILES:,} more"
+    if any(file.only_in_file for file in behind):
+        yield "`recollect import jsonl FOLDER` stores what is only in files"

@@ -1,32 +1,16 @@
-"""What sessions teach: commands that answer from facts, each with its date, how sure it is, and its evidence."""
+"""Commands below `knowledge`: what was learned, how reliable it is, and where else it may go."""
 
-import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
-from recollect import knowledge, recall
 from recollect.api import open_memory
-from recollect.cli.facts import (
-    bold,
-    change_lines,
-    detail,
-    discussion_lines,
-    fact_lines,
-    fix_lines,
-    origin_lines,
-    show_command,
-    source,
-    without_session,
-)
-from recollect.cli.filters import filter_options
-from recollect.cli.find import QueryCommand
-from recollect.cli.fresh import open_fresh
-from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors
+from recollect.cli.answers import detail, fact_lines, rest_lines, show_command
+from recollect.cli.options import filter_options, open_fresh
+from recollect.cli.output import command, emit, json_option, limit_option, reports_errors
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -38,133 +22,45 @@ from recollect.cli.terminal import (
     one_line,
     plural,
     short_ids,
+    shown_progress,
     wrapped,
 )
 from recollect.errors import NotFound, UsageError
+from recollect.knowledge.graphiti import EPISODES, FACTS, MODES
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge import Audit, Fact, Fix, Rehearsal, Route, Workflows
-    from recollect.recall import Discussion
+    from recollect.knowledge import Audit, Graph, Rehearsal, Workflows
+    from recollect.knowledge.graphiti import EpisodesPushed, FactsPushed, Forecast
 
-_LINE = re.compile(r"(?P<path>(?!\w+://).*[^/:]):(?P<line>[1-9]\d{0,8})")
-_NAMES_A_FILE = re.compile(r"/|\.[A-Za-z]")
-_SHOWN_FIXES = 3
+_SHOWN_WORKFLOWS, _SHOWN_REPEATS, _SHOWN_NODES = 12, 10, 60
 _COUNTED = (
     "duplicates", "superseded", "contradicted", "unsupported", "pasted", "unfinished", "echoes", "secrets", "unsure",
     "rejected",
 )  # fmt: skip
-_SHOWN_STEPS = 15
-_SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
 
 
-@click.command(cls=QueryCommand)
-@click.argument("error", nargs=-1)
-@click.option("--repo", metavar="NAME", help="Prefer fixes of this repository.")
-@limit_option("fixes", _SHOWN_FIXES)
-@json_option
-@reports_errors
-def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bool) -> None:
-    """Show what fixed an error before, in any session.
-
-    ERROR is any distinctive line of the error, or the whole output. `-`, or a pipe without ERROR, reads standard input.
-    Paths, numbers, times and hashes in it make no difference, unless the line says nothing else (`assert -1 == 5`).
+@click.group("knowledge")
+def knowledge_() -> None:
+    """See all that was learned, as facts, workflows or a graph.
 
     \b
-    recollect fix "ModuleNotFoundError: No module named 'redis'"
-    pytest 2>&1 | recollect fix
+    recollect knowledge facts settings.py
+    recollect knowledge workflows --here
+    recollect knowledge rehearse --since 30d
     """
-    is_piped = not error and not sys.stdin.isatty()
-    text = sys.stdin.read() if error == ("-",) or is_piped else " ".join(error)
-    if not text.strip():
-        raise UsageError("Give the text of an error", "for example `pytest 2>&1 | recollect fix`")
-    with open_fresh() as memory:
-        fixes = memory.knowledge.fixes(text, limit if as_json else limit or _SHOWN_FIXES, repo=repo)
-        is_known = any(fix.is_same_error for fix in fixes)
-        exchanges = [] if is_known else memory.knowledge.discussions(text, limit=_SHOWN_FIXES, is_error=True)
-    if not fixes and not exchanges:
-        raise NotFound("No session met this error or a similar one", "`recollect search` searches for its words")
-    emit([*fixes, *exchanges], as_json, lambda _: _answers_to_error(fixes, exchanges))
 
 
-def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
-    yield from fix_lines(fixes)  # each says whether it is of a similar error
-    if exchanges:
-        yield "It, or one like it, came up in:" if fixes else "No fix of this error is on record. It came up in:"
-        yield from discussion_lines(exchanges)
-
-
-@click.command()
-@click.argument("topic", nargs=-1)
-@click.option("--diff", "is_diff", is_flag=True, help="Show the sessions behind your uncommitted change.")
-@filter_options
-@limit_option("answers", _SHOWN_FACTS)
-@json_option
-@reports_errors
-def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | None, as_json: bool) -> None:
-    """Explain why something is the way it is.
-
-    Shows reasons, causes, fixes and decisions on a topic, the best first, then the exchanges that discussed it. For
-    PATH:LINE, shows the session and the request behind that line; with --diff, the sessions and requests behind what
-    this checkout has not committed yet.
-
-    \b
-    recollect why redis rollback
-    recollect why "session store" --repo shop
-    recollect why src/pool.py:12
-    recollect why --diff
-    """
-    if is_diff == bool(topic):
-        raise UsageError("Give a topic, a PATH:LINE, or `--diff`")
-    if is_diff:
-        with open_fresh() as memory:
-            change = memory.knowledge.uncommitted()
-        if not change.files:
-            raise NotFound(f"Nothing is uncommitted here: {change.root}")
-        if not change.sessions:
-            hint = "it may have been typed by hand"
-            raise NotFound(f"No session wrote this change: {change.root}", hint)
-        emit(change, as_json, change_lines)
-        return
-    named = _LINE.fullmatch(topic[0]) if len(topic) == 1 else None
-    is_file = named is not None and Path(named["path"]).is_file()
-    if named and (is_file or _NAMES_A_FILE.search(named["path"])):
-        if not is_file:
-            raise NotFound(f"No such file: {named['path']}", f"for what is known of it: recollect why {named['path']}")
-        with open_fresh() as memory:
-            origin = memory.knowledge.line(named["path"], int(named["line"]))
-        if origin.edit is None:
-            raise NotFound(f"No session wrote this line: {topic[0]}", without_session(origin))
-        emit(origin, as_json, origin_lines)
-        return
-    with open_fresh() as memory:
-        answers = memory.knowledge.why(" ".join(topic), filters, limit=limit if as_json else limit or _SHOWN_FACTS)
-    if not answers:
-        raise NotFound(f"Nothing is known about: {' '.join(topic)}", "`recollect search` searches for the words")
-    emit(answers, as_json, lambda answers: _reason_lines(" ".join(topic), answers))
-
-
-def _reason_lines(topic: str, answers: "Sequence[Fact | Discussion]") -> Iterator[str]:
-    facts = [answer for answer in answers if isinstance(answer, knowledge.Fact)]
-    exchanges = [answer for answer in answers if isinstance(answer, recall.Discussion)]
-    yield from fact_lines(facts)
-    if exchanges:
-        yield "It was also discussed in:" if facts else f"No decision on record about {topic}. It was discussed in:"
-        yield from discussion_lines(exchanges)
-
-
-@click.command()
+@command(below=knowledge_)
 @click.argument("entity", nargs=-1, required=True)
-@json_option
-@reports_errors
 def facts(entity: tuple[str, ...], as_json: bool) -> None:
     """List everything known about a file, command or error.
 
     Settings and topics have facts too. Oldest first.
 
     \b
-    recollect facts settings.py
-    recollect facts "npm run build"
+    recollect knowledge facts settings.py
+    recollect knowledge facts "npm run build"
     """
     with open_fresh() as memory:
         known = memory.knowledge.facts(" ".join(entity))
@@ -173,167 +69,18 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
     emit(known, as_json, fact_lines)
 
 
-@click.command()
-@click.argument("goal", nargs=-1, required=True)
-@filter_options
-@json_option
-@reports_errors
-def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
-    """Show how earlier sessions reached a similar goal.
-
-    Shows what they edited and ran, what failed on the way, and what it cost.
-
-    \b
-    recollect how add a command line flag
-    """
-    with open_fresh() as memory:
-        routes = memory.knowledge.how(" ".join(goal), filters)
-        exchanges = [] if routes else memory.knowledge.discussions(" ".join(goal), filters)
-    if not routes and not exchanges:
-        raise NotFound(
-            f"No session reached a goal like this: {' '.join(goal)}", "`recollect search` searches for its words"
-        )
-    emit(routes or exchanges, as_json, lambda _: _ways_to(" ".join(goal), routes, exchanges))
-
-
-def _ways_to(goal: str, routes: "Sequence[Route]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
-    yield from _route_lines(routes)
-    if exchanges:
-        yield f"No session is known to have reached this goal: {goal}. It came up in:"
-        yield from discussion_lines(exchanges)
-
-
-def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
-    names = short_ids({route.session_uid for route in routes})
-    for route in routes:
-        yield from bold(route.goal)
-        for step in route.steps[:_SHOWN_STEPS]:
-            yield from detail(step)
-        if len(route.steps) > _SHOWN_STEPS:
-            yield grey(f"  {plural(len(route.steps) - _SHOWN_STEPS, 'more step')}")
-        spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
-        spent += "" if route.is_confirmed else ", not confirmed by tests or the user"
-        yield source(route.at, route.repo, show_command(names[route.session_uid], route.request_uid), spent)
-
-
-class _Decisions(click.Group):
-    """Names the command that takes a topic: people give one here first."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands:
-            ctx.fail(f"Takes no topic. For decisions about one: recollect why {' '.join(args)}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Decisions, invoke_without_command=True)
-@click.option("--as-of", metavar="WHEN", help="Show what was valid at this time: 2026-11-01, 7d, last week.")
-@click.option("--history", is_flag=True, help="Add superseded decisions and what replaced them.")
-@click.option("--all", "is_all", is_flag=True, help="Add commits, the agents' own decisions, and less certain ones.")
-@filter_options
-@limit_option("decisions", _SHOWN_DECISIONS)
-@json_option
-@click.pass_context
-@reports_errors
-def decisions(
-    context: click.Context,
-    as_of: str | None,
-    history: bool,
-    is_all: bool,
-    filters: Filters,
-    limit: int | None,
-    as_json: bool,
-) -> None:
-    """List decisions that are still valid, newest first.
-
-    `recollect why TOPIC` shows what was decided about a topic.
-
-    \b
-    recollect decisions --here
-    recollect decisions --repo shop --since 30d
-    recollect decisions --as-of 2026-10-01
-    recollect decisions import DECISIONS.md
-    """
-    if context.invoked_subcommand is not None:
-        return
-    with open_fresh() as memory:
-        decided = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=is_all)
-        others = 0
-        if not is_all and not as_json:
-            everything = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=True)
-            others = len(everything) - len(decided)
-    shown = decided[:limit] if as_json else decided
-    emit(shown, as_json, lambda decided: _decision_lines(decided, limit or _SHOWN_DECISIONS, others))
-
-
-def _decision_lines(decided: "Sequence[Fact]", limit: int, others: int) -> Iterator[str]:
-    yield from fact_lines(decided[:limit])
-    yield from _rest(limit, len(decided), "decision")
-    if not decided:
-        yield "No decisions: `recollect remember` adds one"
-    if others > 0:
-        yield grey(f"{number(others)} more with --all: commits, the agents' own decisions, and less certain ones")
-
-
-def _rest(shown: int, total: int, thing: str) -> Iterator[str]:
-    if total > shown:
-        yield grey(f"{shown:,} of {plural(total, thing)} · more: --limit {total}")
-
-
-@decisions.command("import")
-@click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--repo", metavar="NAME", help="The repository that they are about.")
-@json_option
-@reports_errors
-def import_(file: str, repo: str | None, as_json: bool) -> None:
-    """Add the decisions listed in a Markdown or JSON file.
-
-    In Markdown each list item is a decision. It may begin with its date and its topic; otherwise the heading above it
-    is the topic. In JSON each has `text`, `topic` and `date`. Importing a file again adds only what is new.
-
-    \b
-    recollect decisions import docs/DECISIONS.md --repo shop
-    """
-    with open_memory(create=False) as memory:
-        added = memory.knowledge.import_decisions(file, repo=repo)
-    if as_json:
-        print_json({"added": added})
-    else:
-        click.echo(f"{plural(added, 'decision')} added")
-
-
-@click.command()
-@click.argument("text", nargs=-1, required=True)
-@click.option("--topic", metavar="NAME", help="Its topic; replaces the last note on this topic.")
-@click.option("--repo", metavar="NAME", help="Only for this repository.")
-@json_option
-@reports_errors
-def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json: bool) -> None:
-    """Save a decision or a preference.
-
-    \b
-    recollect remember --topic "package manager" "We use pnpm, npm breaks the workspace links"
-    """
-    with open_memory(create=False) as memory:
-        fact = memory.knowledge.remember(" ".join(text), topic=topic, repo=repo)
-    emit(fact, as_json, lambda fact: [f"Remembered as {fact.fact_uid}"])
-
-
-@click.command()
+@command(below=knowledge_)
 @filter_options
 @limit_option("workflows", _SHOWN_WORKFLOWS)
 @click.option("--format", "format_", type=click.Choice(["text", "svg", "dot"]), help="Print a picture instead of text.")
-@json_option
-@reports_errors
 def workflows(filters: Filters, limit: int | None, format_: str | None, as_json: bool) -> None:
     """Show which sequences of steps work, and what fails.
 
     `!` marks a step that failed. Lift is how many times more often the steps occur together than by chance.
 
     \b
-    recollect workflows --here
-    recollect workflows --format svg > workflows.svg
+    recollect knowledge workflows --here
+    recollect knowledge workflows --format svg > workflows.svg
     """
     with open_fresh() as memory:
         if format_ in ("svg", "dot"):
@@ -356,7 +103,7 @@ def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
         times = f"{plural(workflow.support, 'time')} in {plural(workflow.sessions, 'session')}"
         shown = show_command(names[workflow.session_uid], workflow.event_uid)
         yield grey(fitted(f"    {times}{rate}, lift {workflow.lift} · {shown}", line_columns()))
-    yield from _rest(limit, len(known.workflows), "workflow")
+    yield from rest_lines(limit, len(known.workflows), "workflow")
     if known.failing:
         yield "Commands that fail:"
     for failing in known.failing[:limit]:
@@ -365,11 +112,9 @@ def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
             yield grey(f"    last: {show_command(names[failing.session_uid], failing.event_uid)}")
 
 
-@click.command()
+@command(below=knowledge_)
 @filter_options
 @limit_option("repeats", _SHOWN_REPEATS)
-@json_option
-@reports_errors
 def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     """Show what the memory would have saved you.
 
@@ -377,7 +122,7 @@ def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     known on that day; later fixes do not count.
 
     \b
-    recollect rehearse --since 30d
+    recollect knowledge rehearse --since 30d
     """
     with open_fresh() as memory:
         rehearsal = memory.knowledge.rehearse(filters)
@@ -409,10 +154,10 @@ def rehearsal_lines(rehearsal: "Rehearsal", limit: int) -> Iterator[str]:
         seconds, tokens = repeat.seconds, repeat.tokens or 0
         took = "" if seconds is None else f", took {duration(seconds)}, {number(tokens)} tokens"
         yield grey(f"  session {names[repeat.session_uid]}{took}")
-    yield from _rest(limit, len(repeats), "problem")
+    yield from rest_lines(limit, len(repeats), "problem")
 
 
-@click.group(invoke_without_command=True)
+@knowledge_.group(invoke_without_command=True)
 @json_option
 @click.pass_context
 @reports_errors
@@ -422,8 +167,8 @@ def audit(context: click.Context, as_json: bool) -> None:
     Also lists the least reliable facts; each can be promoted, pinned or rejected.
 
     \b
-    recollect audit
-    recollect audit reject 3fa91c
+    recollect knowledge audit
+    recollect knowledge audit reject 3fa91c
     """
     if context.invoked_subcommand is not None:
         return
@@ -465,4 +210,127 @@ audit.add_command(_verdict_command("pin", "pinned", "Keep a fact on top, by its 
 audit.add_command(_verdict_command("reject", "rejected", "Never show a fact again, by its id or the beginning of it."))
 
 
-COMMANDS = (fix, why, how, decisions, facts, workflows, rehearse, remember, audit)
+@command(below=knowledge_)
+@click.argument("entity", nargs=-1)
+@click.option("--around", metavar="ENTITY", help="Only facts near this file, command, error or setting.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "dot", "json", "html", "svg"]),
+    default="text",
+    help="Print text (default), dot for Graphviz, json, html, or svg.",
+)
+@filter_options
+@limit_option("nodes", _SHOWN_NODES)
+def graph(
+    entity: tuple[str, ...], around: str | None, format_: str, filters: Filters, limit: int | None, as_json: bool
+) -> None:
+    """Show how commands, errors, files and decisions relate.
+
+    With ENTITY, only facts near it, as with --around. The HTML is one file with a picture in it; it needs no network
+    and no other file.
+
+    \b
+    recollect knowledge graph --here
+    recollect knowledge graph pool.py
+    recollect knowledge graph --format html > graph.html
+    """
+    as_json = as_json or format_ == "json"
+    around = " ".join(entity) or around
+    with open_fresh() as memory:
+        graph = memory.knowledge.graph(filters, around=around, limit=limit if as_json else limit or _SHOWN_NODES)
+        document = memory.knowledge.graph_document(graph, format_) if format_ not in ("text", "json") else None
+    if document is None or as_json:
+        emit(graph, as_json, _graph_lines)
+    else:
+        click.echo(document, nl=False)
+
+
+def _graph_lines(graph: "Graph") -> Iterator[str]:
+    """Each node that an edge leads from, with what it leads to."""
+    nodes = {node.id: node for node in graph.nodes}
+    by_source = sorted(graph.edges, key=lambda edge: (nodes[edge.source].kind, nodes[edge.source].name))
+    for source, edges in groupby(by_source, key=lambda edge: nodes[edge.source]):
+        yield fitted(f"{source.kind}  {one_line(source.name)}", line_columns())
+        for edge in sorted(edges, key=lambda edge: (-len(edge.fact_uids), edge.predicate, nodes[edge.target].name)):
+            times = f" ×{len(edge.fact_uids)}" if len(edge.fact_uids) > 1 else ""
+            verb, target = edge.predicate.replace("_", " "), nodes[edge.target]
+            yield fitted(f"  {verb}{times} → {target.kind}  {one_line(target.name)}", line_columns())
+    if graph.hidden:
+        total = len(graph.nodes) + graph.hidden
+        yield grey(f"{len(graph.nodes):,} of {plural(total, 'node')} · more: --limit {total}")
+    if not graph.nodes:
+        yield "No facts yet: a sweep reads your sessions"
+
+
+@knowledge_.group()
+def graphiti() -> None:
+    """Push facts or exchanges into your Graphiti graph.
+
+    The graph and the model are yours: see `[graphiti]` in the settings, and docs/graphiti.md.
+    """
+
+
+@command(below=graphiti)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default=FACTS,
+    show_default=True,
+    help="Facts as they are, without a model; or exchanges as episodes, which your model reads.",
+)
+@click.option("--budget", metavar="TOKENS", type=click.IntRange(0), help="Let the model use at most this many tokens.")
+@click.option("--dry-run", is_flag=True, help="Only show how many tokens episodes would take.")
+@filter_options
+def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json: bool) -> None:
+    """Push facts or exchanges; what was pushed before is not pushed again.
+
+    Only what the store holds is sent, with secrets already redacted. Safe to interrupt at any time.
+
+    \b
+    recollect knowledge graphiti push
+    recollect knowledge graphiti push --mode episodes --dry-run
+    recollect knowledge graphiti push --mode episodes --repo shop --budget 100000
+    """
+    if mode == FACTS and (dry_run or budget is not None):
+        raise UsageError("Facts use no tokens: `--budget` and `--dry-run` are for episodes", f"add `--mode {EPISODES}`")
+    with open_memory(create=False) as memory, shown_progress() as show:
+        if mode == FACTS:
+            emit(memory.graphiti.push_facts(filters), as_json, _facts_lines)
+            return
+        plan = memory.graphiti.plan(filters)
+        if dry_run or not as_json:
+            emit(plan.forecast, as_json, _forecast_lines)
+        if not dry_run:
+            emit(memory.graphiti.push_episodes(plan, budget=budget, progress=show), as_json, _episodes_lines)
+
+
+def _facts_lines(pushed: "FactsPushed") -> Iterator[str]:
+    yield f"{plural(pushed.facts, 'fact')} in the graph: {number(pushed.edges_written)} written, no model used"
+    if pushed.edges_removed:
+        yield f"Removed {plural(pushed.edges_removed, 'fact')} that are no longer valid here"
+
+
+def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
+    waiting = f"{plural(forecast.exchanges, 'exchange')} of {plural(forecast.sessions, 'session')}"
+    spent = "" if forecast.usd is None else f", {money(forecast.usd)} at list prices"
+    yield f"Forecast: {waiting} to push, about {number(forecast.tokens)} tokens{spent}"
+    if forecast.exchanges:
+        yield f"  {number(forecast.tokens_per_exchange)} an exchange, {number(forecast.tokens_per_session)} a session"
+    if forecast.tokens_per_month:
+        rate = f"{number(forecast.tokens_per_day)} a day, {number(forecast.tokens_per_month)} a month"
+        rate += "" if forecast.usd_per_month is None else f" ({money(forecast.usd_per_month)})"
+        yield f"  at the pace of the last 30 days: {rate}"
+
+
+def _episodes_lines(pushed: "EpisodesPushed") -> Iterator[str]:
+    yield f"Pushed {plural(pushed.exchanges, 'exchange')} with {plural(pushed.calls, 'model call')}"
+    of_each = f", {number(pushed.tokens_per_exchange)} an exchange" if pushed.exchanges else ""
+    sums = f"{number(pushed.tokens_today)} today, {number(pushed.tokens_this_month)} this month"
+    yield f"Used {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}"
+    if pushed.is_budget_reached:
+        yield f"Stopped before the budget was exceeded; left for next time: {plural(pushed.left, 'exchange')}"
+    if pushed.failed:
+        yield f"The model gave no usable answer for {plural(pushed.failed, 'exchange')}; the next push tries again"
+    if pushed.removed:
+        yield f"Removed {plural(pushed.removed, 'exchange')} of forgotten sessions"

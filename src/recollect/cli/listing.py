@@ -1,11 +1,13 @@
 """Lists for people: headings, a line for each thing in columns, cut to the terminal; what is left out is counted."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from recollect.cli.output import emit
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -25,6 +27,7 @@ from recollect.cli.terminal import (
     width,
 )
 from recollect.kinds import ABANDONED, FAIL, SUCCESS, signal_words
+from recollect.recall import folded
 
 if TYPE_CHECKING:
     from recollect.recall import FileEdit, FileVisit, Related, SessionHit, TimelineEntry
@@ -220,6 +223,21 @@ def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator
         yield "No signals"
 
 
+def emit_page(
+    listed: Sequence[Any],
+    as_json: bool,
+    lines: Callable[[Any], Iterable[str]],
+    offset: int,
+    total: int,
+    thing: str,
+    *more: str,
+) -> None:
+    """Print a part of a list; for people, also how much of the list that is and what to type next."""
+    emit(listed, as_json, lines)
+    if listed and not as_json:
+        click.echo("\n".join(page_lines(len(listed), offset, total, thing, *more)))
+
+
 def page_lines(
     shown: int, offset: int, total: int | None, thing: str, *more: str, is_least: bool = False
 ) -> Iterator[str]:
@@ -248,3 +266,37 @@ def footer_lines(*parts: str) -> Iterator[str]:
         line = f"{line} · {part}" if line else part
     if line:
         yield grey(line)
+
+
+Span = tuple[int, int]  # where in a text a word begins and ends
+
+
+def matched_part(text: str, words: Sequence[str], columns: int) -> str:
+    """The text on one line, cut to the part that has most of the words."""
+    text = one_line(text)
+    spans = _spans(text, words)
+    if width(text) <= columns or not spans:
+        return fitted(text, columns)
+    starts = [0, *(_start(text, span, columns) for span in spans), *(begin for begin, _ in spans)]
+    parts = [fitted(f"…{text[start:].lstrip('…')}" if start else text, columns) for start in starts]
+    return max(parts, key=lambda part: len("".join({folded(part)[begin:end] for begin, end in _spans(part, words)})))
+
+
+def _start(text: str, span: Span, columns: int) -> int:
+    """Where a line begins that shows what is before a word too: at a word's edge, if there is one."""
+    begin, end = span
+    start = max(0, min(begin, max(begin - columns // 3, end - columns + 2)))
+    edge = text.find(" ", start, begin)
+    return edge + 1 if start and edge >= 0 else start
+
+
+def highlighted(text: str, words: Sequence[str]) -> str:
+    """The text with the words of the query in bold."""
+    for begin, end in reversed(_spans(text, words)):
+        text = f"{text[:begin]}{click.style(text[begin:end], bold=True)}{text[end:]}"
+    return text
+
+
+def _spans(text: str, words: Sequence[str]) -> list[Span]:
+    pattern = "|".join(re.escape(one_line(word)) for word in sorted(words, key=len, reverse=True))
+    return [match.span() for match in re.finditer(pattern, folded(text))] if pattern else []

@@ -1,4 +1,4 @@
-"""What commands share: their options, JSON, questions, and how errors end them."""
+"""What commands share: JSON, a pager, questions, how errors end them, and the options that do not narrow a list."""
 
 import errno
 import json
@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 import orjson
@@ -24,7 +25,11 @@ from recollect.cli.terminal import (
     short_ids,
     width,
 )
+from recollect.config import has_colour, pager_command, pager_environment
 from recollect.errors import NeedsAnswer, RecollectError, StoreUnwritable, UsageError
+
+if TYPE_CHECKING:
+    import subprocess
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +55,7 @@ def print_json(value: Any, *, is_line: bool = False) -> None:
 def emit(record: Any, as_json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
     """Print what a command found: as JSON for programs, as `lines` for people."""
     if as_json:
-        print_json(recollect.to_json(record))
+        print_json(record if isinstance(record, dict) else recollect.to_json(record))
         return
     for line in lines(record):
         click.echo(line)
@@ -162,6 +167,21 @@ offset_option = click.option(
     "--offset", metavar="N", type=click.IntRange(0), default=0, help="Skip the first N of the list."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def command(
+    name: str | None = None, *, below: click.Group | None = None, **settings: Any
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function a command, of its own or `below` a group, that has `--json` and says what went wrong."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        made = (below or click).command(name, **settings)(reports_errors(function))
+        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
+        return made
+
+    return make
+
+
 repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name or part of it.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 root_option = click.option(
@@ -171,3 +191,57 @@ root_option = click.option(
     metavar="AGENT=PATH",
     help="Read this agent's files from PATH instead; repeatable.",
 )
+
+
+_LINES_BEFORE_MARK = 6
+no_pager_option = click.option("--no-pager", is_flag=True, help="Print directly, without $PAGER.")
+
+
+def print_lines(lines: Iterable[str], *, no_pager: bool = False, mark: str | None = None) -> None:
+    """Print lines one by one, through the pager if there is a terminal and nobody said no.
+
+    `less` begins near the first line that has `mark` in it.
+    """
+    is_paged = not no_pager and sys.stdout.isatty()
+    if mark is not None and is_paged:
+        lines = list(lines)
+        marked = next((number for number, line in enumerate(lines, start=1) if mark in line), 1)
+    else:
+        marked = 1
+    pager = _start(marked) if is_paged else None
+    if pager is None or pager.stdin is None:
+        for line in lines:
+            click.echo(line)
+        return
+    try:
+        for line in lines:
+            text = line if has_colour() else click.unstyle(line)
+            pager.stdin.write(f"{text}\n".encode("utf-8", "replace"))
+        pager.stdin.close()
+    except (BrokenPipeError, KeyboardInterrupt):
+        pass  # whoever reads has seen enough
+    _wait(pager)
+
+
+def _start(marked: int) -> "subprocess.Popen[bytes] | None":
+    """Start the pager, which waits for text; None if there is none."""
+    import shlex  # few commands page, and none but a terminal's
+    import subprocess
+
+    try:
+        words = shlex.split(pager_command())
+        if words and Path(words[0]).name == "less" and marked > _LINES_BEFORE_MARK:
+            words.append(f"+{marked - _LINES_BEFORE_MARK}")
+        return subprocess.Popen(words, stdin=subprocess.PIPE, env=pager_environment()) if words else None
+    except (OSError, ValueError):
+        return None
+
+
+def _wait(pager: "subprocess.Popen[bytes]") -> None:
+    """Wait until the pager is left; Ctrl-C belongs to it."""
+    while True:
+        try:
+            pager.wait()
+            return
+        except KeyboardInterrupt:
+            continue

@@ -2,21 +2,27 @@
 
 `Picker` holds what is typed, listed and selected, and says what the screen shows; it knows no terminal. `pick` draws it
 with curses, which every Python on Unix has and which starts at once, over ssh too.
+`pick_session` is what `recollect` alone does on a terminal.
 """
 
 import base64
 import curses
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+import click
+
 from recollect import distill
 from recollect.api import Memory
-from recollect.cli.listing import outcome_sign, total_line
-from recollect.cli.markdown import plain_rows
-from recollect.cli.matches import matched_part
+from recollect.cli.listing import matched_part, outcome_sign, total_line
+from recollect.cli.options import open_fresh
+from recollect.cli.output import reports_errors
+from recollect.cli.resume import obstacles
 from recollect.cli.terminal import fitted, fitted_time, one_line, padded, printable, repo_name, short_ids, width
+from recollect.cli.transcript import plain_rows
 from recollect.config import has_colour
 from recollect.errors import NotFound, RecollectError
 from recollect.recall import Filters, SearchAnswer, SessionHit
@@ -309,3 +315,31 @@ def copy_to_clipboard(text: str) -> None:
     """Have the terminal put a text into the clipboard, over ssh too (OSC 52)."""
     sys.stdout.write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
     sys.stdout.flush()
+
+
+@reports_errors
+def pick_session(run: Callable[..., object]) -> None:
+    """Let the user pick sessions and `run` commands with them, until one is resumed or the picker is left."""
+    with open_fresh() as memory:
+        picker = Picker(memory)
+        picker.search()
+        while (action := pick(picker)) != QUIT and (hit := picker.selected):
+            if action == COPY:
+                copy_to_clipboard(hit.session_uid)
+                picker.note = f"Copied: {hit.session_uid}"
+            elif action == RESUME and (obstacle := _obstacle(hit)):
+                picker.note = f"Cannot resume: {obstacle}"
+            elif action == RESUME:
+                run(action, hit.session_uid, "--run")
+                return
+            else:
+                with suppress(SystemExit):  # the error is on the screen
+                    run(action, hit.session_uid)
+                click.pause(err=True)
+
+
+def _obstacle(hit: SessionHit) -> str | None:
+    """Why a session cannot be resumed here, if it cannot."""
+    if hit.resume_command is None:
+        return f"sessions of this agent: {hit.agent}"
+    return next(obstacles(shlex.split(hit.resume_command), hit.cwd or ""), None)

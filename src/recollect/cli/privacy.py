@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.api import CheckedText, check_text, make_room, open_memory
-from recollect.cli.filters import SESSION
-from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
+from recollect.api import check_text, make_room, open_memory
+from recollect.cli.options import SESSION
+from recollect.cli.output import command, confirm, emit, yes_option
 from recollect.cli.terminal import fitted, local_time, one_line, plural, shown_progress, size
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
@@ -22,7 +22,7 @@ _SHOWN = 20
 _TITLE_COLUMNS = 60
 
 
-@click.command()
+@command()
 @click.argument("sessions", nargs=-1, type=SESSION)
 @click.option("--repo", metavar="NAME", help="Everything from this repository: its name, or the end of it.")
 @click.option("--before", metavar="WHEN", help="Sessions that ended before: 2026-11-01, 90d, yesterday.")
@@ -34,8 +34,6 @@ _TITLE_COLUMNS = 60
 @click.option("--keep-forks", is_flag=True, help="Keep sessions that share their text, with their copies of it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @yes_option
-@json_option
-@reports_errors
 def forget(
     sessions: tuple[str, ...],
     before: str | None,
@@ -76,10 +74,8 @@ def forget(
         if finished and not as_json:
             click.echo(f"Finished an interrupted deletion: {plural(finished, 'session')}")
         if not dry_run and _is_done(memory, sessions, finished, conditions):
-            if as_json:
-                print_json({"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished})
-            else:
-                click.echo("Nothing is left to delete")
+            nothing = {"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished}
+            emit(nothing, as_json, lambda _: ["Nothing is left to delete"])
             return
         plan = partial(_plan, memory, sessions, conditions, dry_run=dry_run, as_json=as_json)
         planned = plan(with_forks)
@@ -92,16 +88,9 @@ def forget(
                 raise NeedsAnswer(f"Refusing to delete {count} without `--yes`", "with `--json` there is no prompt")
             confirm(f"Delete {count} for good?", f"delete {count}", yes)
             planned = memory.forget(planned, keep_forks=keep_forks, also_new=yes)
-    _print_done(planned, dry_run, as_json)
-
-
-def _print_done(planned: "ForgetPlan", dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        print_json(planned.to_json() | {"is_done": not dry_run})
-    elif dry_run:
-        click.echo(f"Nothing was changed: {_count(planned)} would be deleted")
-    else:
-        click.echo(f"Deleted {_count(planned)} for good")
+    count = _count(planned)
+    done = f"Nothing was changed: {count} would be deleted" if dry_run else f"Deleted {count} for good"
+    emit(planned.to_json() | {"is_done": not dry_run}, as_json, lambda _: [done])
 
 
 def _asked(as_json: bool) -> tuple[str, ...]:
@@ -118,10 +107,7 @@ def _asked(as_json: bool) -> tuple[str, ...]:
 def _dismiss(as_json: bool) -> None:
     with open_memory(create=False) as memory:
         dropped = memory.annotations.drop_forget_requests()
-    if as_json:
-        print_json({"dismissed": dropped})
-    else:
-        click.echo(f"Dismissed {plural(dropped, 'request')}")
+    emit({"dismissed": dropped}, as_json, lambda _: [f"Dismissed {plural(dropped, 'request')}"])
 
 
 def _is_done(memory: "Memory", sessions: tuple[str, ...], finished: int, conditions: dict[str, Any]) -> bool:
@@ -232,12 +218,10 @@ def _count(planned: "ForgetPlan") -> str:
     return " and ".join(parts + ([plural(planned.answers, "answer")] if planned.answers else []))
 
 
-@click.command()
+@command()
 @click.option("--rescan", is_flag=True, help="Apply the rules to sessions stored under older rules.")
 @click.option("--dry-run", is_flag=True, help="With --rescan: only show what would be replaced.")
 @click.option("--check", metavar="TEXT", help="Show what would be replaced in TEXT; - reads standard input.")
-@json_option
-@reports_errors
 def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> None:
     """Replace secrets in stored sessions, or try the rules.
 
@@ -257,12 +241,12 @@ def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> Non
 
 
 def _check(text: str, as_json: bool) -> None:
-    checked: CheckedText = check_text(text)
-    emit(checked, as_json, lambda checked: [checked.text])
+    checked = check_text(text)
+    emit(checked, as_json, lambda checked: [checked["text"]])
     if not as_json:
         looks = ": it looks like a placeholder, not a secret; try a made-up value without `example`"
-        nothing = f"Nothing would be replaced{looks if checked.is_placeholder else ''}"
-        click.echo(_rules(checked.replaced) or nothing, err=True)
+        nothing = f"Nothing would be replaced{looks if checked['is_placeholder'] else ''}"
+        click.echo(_rules(checked["replaced"]) or nothing, err=True)
 
 
 def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:
@@ -277,6 +261,3 @@ def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:
 
 def _rules(replaced: dict[str, int]) -> str:
     return one_line(", ".join(f"{rule} {count}" for rule, count in sorted(replaced.items())))
-
-
-COMMANDS = (forget, redact)

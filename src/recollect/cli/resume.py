@@ -1,34 +1,101 @@
-"""Commands to carry on with: resume a session, list what was left open."""
+"""Commands to carry on with: resume a session, hand it to another agent, list what was left open."""
 
+import os
 import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from recollect.agents import BUILT_IN, shell_line
 from recollect.api import open_memory
-from recollect.cli.filters import SESSION, filter_options
-from recollect.cli.fresh import open_fresh
-from recollect.cli.handoff import in_folder, obstacles, run_in, write_plan
-from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors, yes_option
-from recollect.cli.terminal import (
-    fitted,
-    grey,
-    line_columns,
-    local_time,
-    one_line,
-    repo_name,
-    short_ids,
-    width,
+from recollect.cli.options import SESSION, filter_options, open_fresh
+from recollect.cli.output import (
+    command,
+    confirm,
+    emit,
+    limit_option,
+    print_json,
+    yes_option,
 )
+from recollect.cli.terminal import fitted, grey, line_columns, local_time, one_line, repo_name, short_ids, width
 from recollect.errors import NotFound, UsageError
+from recollect.schema import to_json
+from recollect.sessions import has_subject
 
 if TYPE_CHECKING:
-    from recollect.api import Memory
+    from recollect.api import HandoverPlan, Memory
     from recollect.groups import Resumed
     from recollect.recall import Filters, Unfinished
     from recollect.schema import Session
+
+
+@command()
+@click.argument("session", type=SESSION)
+@click.option("--to", "agent", required=True, type=click.Choice(BUILT_IN), help="The agent that continues.")
+@click.option("--run", is_flag=True, help="Start that agent instead of printing its command.")
+@yes_option
+def handoff(session: str, agent: str, run: bool, yes: bool, as_json: bool) -> None:
+    """Continue a session in another agent.
+
+    If that agent can take a whole session, Recollect writes a session file into its home. It first lists what the file
+    will lack, and asks. Other agents get a brief as their first prompt.
+
+    \b
+    recollect handoff last --to AGENT
+    recollect handoff 3f2a91c4 --to AGENT --run
+    """
+    if run and as_json:
+        raise UsageError("Cannot use `--run` and `--json` together", "choose one")
+    with open_fresh() as memory:
+        plan = memory.handover.plan_handoff(memory.session(session), agent)
+        write_plan(plan, yes=yes, is_quiet=as_json)
+    if as_json:
+        print_json(to_json(plan))
+    elif run:
+        run_in(list(plan.words), plan.cwd or "")
+    else:
+        click.echo(in_folder(plan.cwd, plan.command))
+
+
+def in_folder(folder: str | None, command: str) -> str:
+    """A command line that runs a command in a session's folder."""
+    return f"cd {shlex.quote(folder)} && {command}" if folder else command
+
+
+def write_plan(plan: "HandoverPlan", *, yes: bool, is_quiet: bool) -> None:
+    """Show what a plan writes and what it lacks, ask, and write it."""
+    if not is_quiet:
+        for loss in plan.losses:
+            click.echo(f"will be missing: {one_line(loss)}", err=True)
+        for path in plan.files:
+            click.echo(f"new file: {one_line(path)}", err=True)
+    if plan.files:
+        confirm("Write it into the agent's home?", f"write {plan.files[0]}", yes)
+        with open_memory(create=False) as writable:
+            writable.handover.write(plan)
+
+
+def obstacles(words: Sequence[str], folder: str) -> Iterator[str]:
+    """Why a command could not be run here; its first words may set variables."""
+    program = next(word for word in words if "=" not in word)
+    if folder and not Path(folder).is_dir():
+        yield f"no such folder here: {folder}"
+    if shutil.which(program) is None:
+        yield f"not on your PATH: {program}"
+
+
+def run_in(words: Sequence[str], folder: str) -> None:
+    """Become the agent, in its folder and with its home."""
+    for obstacle in obstacles(words, folder):
+        raise NotFound(f"Cannot resume: {obstacle}", f"the command is: {shell_line(words)[:200]}")
+    if folder:
+        os.chdir(folder)
+    # `env` sets the variables that the first words may name.
+    os.execvp("env", ["env", *words])
+
 
 _SHOWN_OPEN = 20
 _SHOWN_ENDS = 5
@@ -36,31 +103,46 @@ _SINCE = "30d"
 _LEAST_COLUMNS = 12  # of a title
 
 
-@click.command()
+@command()
 @click.argument("session", required=False, type=SESSION)
 @click.option("--run", is_flag=True, help="Run the command instead of printing it.")
+@click.option("--fork", "is_fork", is_flag=True, help="Continue a copy of the session, which itself does not change.")
+@click.option("--at", metavar="SEQ", help="With --fork: end the copy at this event: its number, or part of its uid.")
 @click.option("--save-as", metavar="NAME", help="With a bookmark: bookmark the group's active session first.")
 @click.option("--group", metavar="NAME", help="With a bookmark: its group; by default the one whose folder you are in.")
 @yes_option
-@json_option
-@reports_errors
-def resume(session: str | None, run: bool, save_as: str | None, group: str | None, yes: bool, as_json: bool) -> None:
+def resume(
+    session: str | None,
+    run: bool,
+    is_fork: bool,
+    at: str | None,
+    save_as: str | None,
+    group: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Print the command that continues a session in its agent.
 
     Without SESSION, resumes the last session of the current folder, or the last of all. A sub-agent's session continues
-    in the session that started it. If SESSION is the name or number of a bookmark (`recollect bookmarks`) or the file
-    name of its archive, it becomes its group's active session again, and a running agent of the group is closed.
+    in the session that started it. If SESSION is the name or number of a bookmark (`recollect group bookmarks`) or the
+    file name of its archive, it becomes its group's active session again, and a running agent of the group is closed.
 
     If the agent has deleted the session, Recollect restores it from the store. It first lists what cannot be restored,
-    and asks.
+    and asks. `--fork --at` writes a session file that ends at an event, if the agent's sessions can be cut.
 
     \b
     recollect resume
     recollect resume 3f2a91c4 --run
+    recollect resume 3f2a91c4 --fork --at 120
     recollect resume "tax research" --save-as "holidays"
     """
     if run and as_json:
         raise UsageError("Cannot use `--run` and `--json` together", "choose one")
+    if is_fork or at is not None:
+        if not is_fork or run or save_as or group:
+            raise UsageError("`--at` needs `--fork`, which takes neither `--run`, `--save-as` nor `--group`")
+        _fork(session, at, yes, as_json)
+        return
     if session and (resumed := _from_bookmark(session, group, save_as)):
         emit(resumed, as_json, _resumed_lines)
         if run and resumed.resume_command:
@@ -87,6 +169,16 @@ def resume(session: str | None, run: bool, save_as: str | None, group: str | Non
             click.echo(f"note: {note}", err=True)
 
 
+def _fork(session: str | None, at: str | None, yes: bool, as_json: bool) -> None:
+    """Print the command that continues a copy of a session."""
+    with open_fresh() as memory:
+        chosen = memory.session(session) if session else _last(memory)
+        if at is not None:
+            confirm("Write a new session file beside this one?", "write a session file", yes)
+        forked = memory.groups.fork(chosen, at)
+    emit(forked, as_json, lambda forked: [in_folder(chosen.cwd, forked.command)])
+
+
 def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resumed | None":
     """Make a bookmarked session the active one of its group; None if no bookmark is meant."""
     with open_memory(create=False, read_only=True) as memory:
@@ -102,7 +194,7 @@ def _resumed_lines(resumed: "Resumed") -> Iterator[str]:
     yield f"{again} in group {resumed.group}: {one_line(resumed.name)}"
     if resumed.saved_as:
         yield f"Bookmarked the previous session: {one_line(resumed.saved_as)}"
-    yield grey(f"recollect run --group {resumed.group} PROMPT continues it, or its own program:")
+    yield grey(f"recollect group run --group {resumed.group} PROMPT continues it, or its own program:")
     if resumed.resume_command:
         yield in_folder(resumed.cwd, resumed.resume_command)
 
@@ -114,11 +206,9 @@ def _last(memory: "Memory") -> "Session":
         return memory.last_session()
 
 
-@click.command("open")
+@command("open")
 @filter_options
 @limit_option("sessions", _SHOWN_OPEN)
-@json_option
-@reports_errors
 def open_(filters: "Filters", limit: int | None, as_json: bool) -> None:
     """List what sessions left unfinished, newest first.
 
@@ -142,7 +232,8 @@ def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Ite
         yield from [""] if number else []
         name, when, repo = names[session.session_uid], local_time(session.ended_at)[:10], repo_name(session.repo)
         room = columns - sum(2 + width(word) for word in (when, session.agent, name, repo))
-        title = click.style(fitted(one_line(session.title or "–"), max(_LEAST_COLUMNS, room)), bold=True)
+        said = session.title if has_subject(session.title or "") else None
+        title = click.style(fitted(one_line(said or "–"), max(_LEAST_COLUMNS, room)), bold=True)
         yield f"{grey(when)}  {session.agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
         ends = session.open_ends
         yield from (fitted(f"  - {one_line(end)}", columns) for end in ends[:_SHOWN_ENDS])
@@ -156,6 +247,3 @@ def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Ite
     else:
         further = " in the last 30 days: `--since` looks further back" if since == _SINCE else ""
         yield f"Nothing left open{further}"
-
-
-COMMANDS = (resume, open_)

@@ -1,21 +1,34 @@
-"""Commands that show sessions: sessions, show, digest, exchanges, signals."""
+"""Commands that show sessions: sessions, show, digest, signals."""
 
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import distill
-from recollect.cli.filters import SESSION, filter_options, session_argument
-from recollect.cli.fresh import open_fresh
-from recollect.cli.listing import footer_lines, page_lines, session_lines, signal_lines
-from recollect.cli.markdown import markdown_lines
-from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
-from recollect.cli.pager import no_pager_option, print_lines
+from recollect import archive, distill
+from recollect.cli.listing import (
+    emit_page,
+    footer_lines,
+    page_lines,
+    related_lines,
+    session_lines,
+    signal_lines,
+    timeline_lines,
+)
+from recollect.cli.options import SESSION, filter_options, open_fresh, session_argument
+from recollect.cli.output import (
+    command,
+    emit,
+    limit_option,
+    no_pager_option,
+    offset_option,
+    print_json,
+    print_lines,
+)
 from recollect.cli.terminal import (
     fitted,
     grey,
@@ -28,6 +41,7 @@ from recollect.cli.terminal import (
     repo_name,
     short_ids,
 )
+from recollect.clock import period
 from recollect.errors import NotFound, UsageError
 from recollect.kinds import SESSION_CLASSES, SIGNALS
 from recollect.recall import Filters
@@ -40,49 +54,66 @@ if TYPE_CHECKING:
     from recollect.schema import Digest, Session
     from recollect.sessions import TranscriptItem
 
-_SHOWN_SESSIONS = 20
+_SHOWN_SESSIONS, _SHOWN_TIMELINE, _SHOWN_RELATED = 20, 200, 10
 _SHOWN_SIGNALS = 20
 _BRIEF_TOKENS = 1500
 _SORTS = ("recent", "cost", "duration", "tokens")
 
 
-@click.command()
+@command()
 @filter_options
 @click.option("--model", metavar="TEXT", help="Only models whose name contains TEXT.")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
 @click.option("--all", "is_all", is_flag=True, help="Include sub-agents and sessions without work; --json always does.")
 @click.option("--sort", type=click.Choice(_SORTS), default="recent", help="Sort by this, highest first.")
 @click.option("--active", "is_active", is_flag=True, help="Only running sessions, and whether they wait for you.")
+@click.option(
+    "--timeline", "is_timeline", is_flag=True, help="Only a day, a week or a year, oldest first: TEXT is a date."
+)
+@click.option(
+    "--related", "is_related", is_flag=True, help="Only sessions before and after one, or on its topic: TEXT is it."
+)
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
-@click.argument("text", required=False)
-@json_option
-@reports_errors
-def sessions(
-    filters: Filters,
-    is_all: bool,
-    sort: str,
-    is_active: bool,
-    limit: int | None,
-    offset: int,
-    text: str | None,
-    as_json: bool,
-) -> None:
+@click.argument("text", nargs=-1)
+def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """List sessions, newest first; TEXT filters by title.
 
     Below 100 columns outcomes are signs: ✓ success, ✗ fail, ○ abandoned, · unknown.
+
+    With --timeline, TEXT is a day, a week, a month or a year: 2026-11-01, yesterday, monday, last week, november,
+    2026-11. The default is the last 7 days.
 
     \b
     recollect sessions --since "last week" --repo shop-api
     recollect sessions --here --sort cost
     recollect sessions --active
+    recollect sessions --timeline last week
+    recollect sessions --related 3f2a91
     recollect sessions "failing test" --before yesterday
     """
-    if is_active:
-        with open_fresh() as memory:
-            running = memory.groups.active()
-        emit(running, as_json, _active_lines)
-        return
+    modes = [name for name in ("active", "timeline", "related") if options.pop(f"is_{name}")]
+    if len(modes) > 1:
+        raise UsageError(f"Cannot use `--{modes[0]}` and `--{modes[1]}` together", "choose one")
+    named = " ".join(text)
+    match modes:
+        case ["active"]:
+            with open_fresh() as memory:
+                running = memory.groups.active()
+            emit(running, as_json, _active_lines)
+        case ["timeline"]:
+            _print_timeline(named, options["filters"], options["limit"], options["offset"], as_json)
+        case ["related"]:
+            with open_fresh() as memory:
+                others = memory.related(memory.session(named or "last"), options["limit"] or _SHOWN_RELATED)
+            emit(others, as_json, related_lines)
+        case _:
+            _print_sessions(named or None, as_json, **options)
+
+
+def _print_sessions(
+    text: str | None, as_json: bool, *, filters: Filters, is_all: bool, sort: str, limit: int | None, offset: int
+) -> None:
     is_all = is_all or as_json
     shown = limit if as_json else limit or _SHOWN_SESSIONS
     roots_only = not is_all and not filters.session_class
@@ -95,6 +126,24 @@ def sessions(
         total, idle = (0, 0) if as_json else (count(is_idle=is_idle), count(is_idle=True) if is_idle is False else 0)
         is_filtered = any((*filters, text))
     emit(matches, as_json, lambda matches: _list_lines(matches, sort, offset, total, idle, is_filtered))
+
+
+def _print_timeline(date: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
+    """Print the sessions of a period, oldest first; a part of them is counted from the newest."""
+    if date:
+        since, before = period("DATE", date)
+        filters = filters._replace(since=since, before=before)
+    elif filters.since is None and filters.before is None and filters.repo is None:
+        filters = filters._replace(since="7d")
+    with open_fresh() as memory:
+        entries = memory.timeline(filters)
+        last = [] if entries else memory.sessions(filters._replace(since=None, before=None), roots_only=True, limit=1)
+    if last and not as_json:
+        click.echo(f"No sessions in this period; the last one ended {local_time(last[0].ended_at)}")
+        return
+    shown = limit or (len(entries) if as_json else _SHOWN_TIMELINE)
+    listed = entries[::-1][offset : offset + shown][::-1]
+    emit_page(listed, as_json, timeline_lines, offset, len(entries), "session")
 
 
 def _active_lines(running: "list[ActiveSession]") -> Iterator[str]:
@@ -120,7 +169,7 @@ def _list_lines(
         yield no_sessions()
 
 
-@click.command()
+@command()
 @session_argument
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
@@ -135,9 +184,8 @@ def _list_lines(
 @click.option("--full", is_flag=True, help="Show messages, commands and outputs in full.")
 @click.option("--diff", "with_diffs", is_flag=True, help="Show what each edit changed.")
 @click.option("--raw", is_flag=True, help="Print the full content of every event, one JSON object per line.")
+@click.option("--exchanges", "by_request", is_flag=True, help="Show it by request, with one line of each output.")
 @no_pager_option
-@json_option
-@reports_errors
 def show(
     session: str,
     kind: str | None,
@@ -147,6 +195,7 @@ def show(
     full: bool,
     with_diffs: bool,
     raw: bool,
+    by_request: bool,
     no_pager: bool,
     as_json: bool,
 ) -> None:
@@ -159,11 +208,17 @@ def show(
     recollect show "Fix the failing test" --kind error
     recollect show 3f2a91c4 --at 120 --context 5
     recollect show 3f2a91c4 --diff
+    recollect show 3f2a91c4 --exchanges
     """
     from recollect.cli.transcript import MARK, transcript_lines  # nothing else here needs it
 
     if at is not None and kind is not None:
         raise UsageError("Cannot use `--at` and `--kind` together", "`--at` shows events of every kind")
+    if by_request:
+        if kind or tail or at or full or with_diffs or raw:
+            raise UsageError("`--exchanges` takes no other options", "only `--json`")
+        _print_exchanges(session, as_json)
+        return
     with open_fresh() as memory:
         chosen = memory.session(session)
         items: Iterable[TranscriptItem]
@@ -179,7 +234,7 @@ def show(
             _note_evicted(chosen)
         else:
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
-            diffs = _diffs(memory, chosen) if with_diffs else None
+            diffs = archive.patches(memory.diff(chosen)) if with_diffs else None
             documents = [document.path for document in memory.archives.of(chosen)]
             total = None if chosen.parent_session_uid else memory.stats("session", session=chosen).total
             total = total if total and total.sub_agents_usd else None
@@ -198,14 +253,6 @@ def _window(memory: "Memory", session: "Session", at: str, context: int) -> "lis
         return []
 
 
-def _diffs(memory: "Memory", session: "Session") -> dict[str, str]:
-    """What edits did, by the uid of their event."""
-    diffs: dict[str, str] = {}
-    for edit in memory.diff(session).edits:
-        diffs[edit.event_uid] = diffs.get(edit.event_uid, "") + edit.diff
-    return diffs
-
-
 def _digest_if_evicted(memory: "Memory", session: "Session") -> "Digest | None":
     if session.evicted_at is None:
         return None
@@ -218,7 +265,7 @@ def _digest_if_evicted(memory: "Memory", session: "Session") -> "Digest | None":
 def _note_evicted(session: "Session") -> None:
     """Mention on standard error that raw detail is gone, where standard output is data."""
     if session.evicted_at is not None:
-        hint = "`recollect digest` shows what is left, `recollect rehydrate` reads it again"
+        hint = "`recollect digest` shows what is left, `recollect retention rehydrate` reads it again"
         click.echo(f"note: raw detail up to {local_time(session.evicted_at)} was evicted: {hint}", err=True)
 
 
@@ -235,7 +282,7 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
     yield from _digest_lines(digest, session)
 
 
-@click.command()
+@command()
 @session_argument
 @click.option("--for-agent", is_flag=True, help="Print a brief to paste into a new session.")
 @click.option(
@@ -245,8 +292,6 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
     help="Print a brief of at most about this many tokens (1500).",
 )
 @no_pager_option
-@json_option
-@reports_errors
 def digest(session: str, for_agent: bool, budget: int | None, no_pager: bool, as_json: bool) -> None:
     """Summarise a session: what was asked, done, decided, left open.
 
@@ -271,18 +316,15 @@ def digest(session: str, for_agent: bool, budget: int | None, no_pager: bool, as
 def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
     """A digest as Markdown, or in colour and wrapped on a terminal."""
     page = printable(distill.render_digest(digest, None, session)).removesuffix("\n").split("\n")
-    return markdown_lines(page) if sys.stdout.isatty() else iter(page)
+    if not sys.stdout.isatty():
+        return iter(page)
+    from recollect.cli.transcript import markdown_lines  # only a terminal needs it
+
+    return markdown_lines(page)
 
 
-@click.command()
-@session_argument
-@json_option
-@reports_errors
-def exchanges(session: str, as_json: bool) -> None:
-    """Print a session by request, without bulky output.
-
-    Messages are printed in full, tool calls as their name and arguments with one line of output.
-    """
+def _print_exchanges(session: str, as_json: bool) -> None:
+    """Print messages in full, tool calls as their name and arguments with one line of output."""
     with open_fresh() as memory:
         chosen = memory.session(session)
         of_session = memory.exchanges(chosen)
@@ -312,7 +354,7 @@ class _SignalName(click.Choice[str]):
         return super().convert(value.replace("-", "_").replace(" ", "_"), param, ctx)
 
 
-@click.command()
+@command()
 @click.argument("session", required=False, type=SESSION)
 @click.option(
     "--signal",
@@ -323,8 +365,6 @@ class _SignalName(click.Choice[str]):
 @filter_options
 @limit_option("signals", _SHOWN_SIGNALS)
 @offset_option
-@json_option
-@reports_errors
 def signals(
     session: str | None, signal: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool
 ) -> None:
@@ -339,9 +379,5 @@ def signals(
         chosen = memory.session(session) if session else None
         listed = memory.signals(chosen, filters, signal=signal, limit=shown, offset=offset)
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
-    emit(listed, as_json, lambda listed: signal_lines(listed, with_session=chosen is None))
-    if listed and not as_json:
-        click.echo("\n".join(page_lines(len(listed), offset, total, "signal")))
-
-
-COMMANDS = (sessions, show, digest, exchanges, signals)
+    lines = partial(signal_lines, with_session=chosen is None)
+    emit_page(listed, as_json, lines, offset, total, "signal")

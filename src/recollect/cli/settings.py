@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import recollect
 from recollect import api
 from recollect.api import change_setting, open_memory, settings_in_force
-from recollect.cli.filters import REPO
-from recollect.cli.output import emit, json_option, print_json, reports_errors
+from recollect.cli.options import REPO
+from recollect.cli.output import command, emit, print_json, reports_errors
 from recollect.cli.terminal import READING_IS_OFF, grey, one_line, padded, plural
 from recollect.config import load_settings
 from recollect.errors import NotFound, UsageError
@@ -22,11 +21,9 @@ _PROGRAM = "recollect"
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command()
+@command()
 @click.argument("key", required=False)
 @click.argument("value", required=False)
-@json_option
-@reports_errors
 def config(key: str | None, value: str | None, as_json: bool) -> None:
     """Show the settings and where they are, or set one.
 
@@ -60,11 +57,7 @@ def _import(path: str | None, as_json: bool) -> None:
     if path is None:
         raise UsageError("Give the file to import", "recollect config import tracking-config.json")
     translated = api.import_tracking_config(Path(path))
-    if as_json:
-        print_json(recollect.to_json(translated))
-        return
-    for item in translated:
-        click.echo(f"{one_line(item.key)}: {one_line(item.note)}")
+    emit(translated, as_json, lambda found: (f"{one_line(item.key)}: {one_line(item.note)}" for item in found))
 
 
 def _setting_lines(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -82,11 +75,9 @@ def _text(name: str, value: Any) -> str:
     return (", ".join(map(str, value)) if isinstance(value, list) else str(value)) or "–"
 
 
-@click.command()
+@command()
 @click.argument("what", required=False, type=REPO)
 @click.option("--remove", is_flag=True, help="Store its sessions again.")
-@json_option
-@reports_errors
 def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     """Keep a repository or folder out of the store.
 
@@ -156,12 +147,10 @@ def _repos_named(name: str) -> list[str]:
         return []
 
 
-@click.command()
+@command()
 @click.argument("action", metavar="[ACTION]", type=click.Choice(("allow", "deny", "list")), default="list")
 @click.argument("project", required=False, type=REPO)
 @click.option("--logs", type=click.Path(), metavar="DIR", help="Read, or do not read, the agent's logs in this folder.")
-@json_option
-@reports_errors
 def track(action: str, project: str | None, logs: str | None, as_json: bool) -> None:
     """Choose which projects are remembered.
 
@@ -216,6 +205,3 @@ def completion(shell: str) -> None:
     completer = get_completion_class(shell)
     if completer is not None:
         click.echo(completer(root, {}, _PROGRAM, f"_{_PROGRAM.upper()}_COMPLETE").source())
-
-
-COMMANDS = (config, exclude, track, completion)

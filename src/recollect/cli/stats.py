@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from recollect.cli.filters import filter_options
-from recollect.cli.fresh import open_fresh
-from recollect.cli.output import json_option, limit_option, print_json, reports_errors
+from recollect.cli.options import filter_options, open_fresh
+from recollect.cli.output import command, json_option, limit_option, print_json
 from recollect.cli.statusline import clock, print_status_line
 from recollect.cli.terminal import (
     duration,
@@ -43,14 +42,12 @@ _DISPENSABLE = ("cache write", "turns", "sessions", "sub-agents", "time", "cache
 _USE_HEADS = ("uses", "failed", "rate", "sessions", "sub-agents")
 
 
-@click.command()
+@command()
 @click.option("--by", type=click.Choice(BREAKDOWNS), default="month", show_default=True, help="Group by this.")
 @filter_options
 @click.option("--session", metavar="SESSION", help="Only this session, with its sub-agents.")
 @limit_option("lines", _SHOWN_LINES)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: all lines unless --limit is given.")
-@json_option
-@reports_errors
 def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
@@ -234,6 +231,3 @@ def statusline(as_json: bool) -> None:
     Shows what the last sweep knew, with the agent's own figure for the running session. Never fails.
     """
     print_status_line(as_json=as_json)
-
-
-COMMANDS = (stats, statusline)

@@ -1,20 +1,22 @@
-"""Commands that read the agents' files, and what came of it: sweep, status, problems, demo."""
+"""Commands that read the agents' files, and what came of it: sweep, watch, status, demo."""
 
+import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
+from threading import Event
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 import recollect
-from recollect import distill
+from recollect import api, distill
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
-from recollect.cli.output import emit, json_option, print_json, reports_errors, root_option
-from recollect.cli.retention import budget_lines, print_budget_warnings, retention_status_lines
+from recollect.cli.output import command, emit, print_json, root_option
 from recollect.cli.terminal import (
     READING_IS_OFF,
     fitted,
@@ -28,27 +30,29 @@ from recollect.cli.terminal import (
     session_counts,
     short_ids,
     shown_progress,
+    size,
     wrapped,
 )
-from recollect.cli.terminal import size as size_of
+from recollect.clock import now_ms, rfc3339
 from recollect.config import require_folders
 
 if TYPE_CHECKING:
-    from recollect.care import AgentTotals, DistilledTotals, Status
+    from recollect.care import AgentTotals, DistilledTotals, RetentionStatus, Status
+    from recollect.retention import BudgetReport
     from recollect.schema import Problem, Session
     from recollect.sweep import SweepReport
+    from recollect.watch import Attempt
+
 
 _SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
 _INTERRUPTED = 1  # exit code
 _WHERE = "`recollect doctor` shows where Recollect looks for them"
 
 
-@click.command()
+@command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False))
 @root_option
 @click.option("--verify", is_flag=True, help="Open every file, even if it looks unchanged.")
-@json_option
-@reports_errors
 def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
     """Read what is new in your agents' sessions.
 
@@ -86,7 +90,7 @@ def _says_what_is_kept() -> Iterator[None]:
 
 def _sweep_lines(report: "SweepReport") -> Iterator[str]:
     if report.bytes_read:
-        read = f"{plural(report.sources_changed, 'file')} ({size_of(report.bytes_read)})"
+        read = f"{plural(report.sources_changed, 'file')} ({size(report.bytes_read)})"
         new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
         yield f"Read {read} in {report.seconds:.1f} s: {new}"
     elif report.sources:
@@ -98,7 +102,7 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
     if report.sources_gone:
         yield f"{plural(report.sources_gone, 'file')} deleted since the last sweep; what was read from them is kept"
     if report.bad_lines:
-        yield f"Skipped {plural(report.bad_lines, 'unreadable line')}: `recollect problems` lists them"
+        yield f"Skipped {plural(report.bad_lines, 'unreadable line')}: `recollect status --problems` lists them"
     for reason, sessions in sorted(report.left_out.items()):
         yield f"Left out {plural(len(sessions), f'{reason} session')}"
     if "unlisted" in report.left_out:
@@ -108,11 +112,15 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
         yield f"{session_counts(report.sessions, report.sub_agents, report.warm_ups)} in the store"
 
 
-@click.command()
-@json_option
-@reports_errors
-def status(as_json: bool) -> None:
+@command()
+@click.option("--problems", "is_problems", is_flag=True, help="List lines and files that could not be read, and why.")
+def status(is_problems: bool, as_json: bool) -> None:
     """Show what the store holds and how large it is."""
+    if is_problems:
+        with open_memory(read_only=True) as memory:
+            unread = memory.problems()
+        emit(unread, as_json, _problem_lines)
+        return
     with open_memory(create=False) as memory:
         current = memory.status()
     emit(current, as_json, _status_lines)
@@ -122,7 +130,7 @@ def _status_lines(status: "Status") -> Iterator[str]:
     yield from _wrapped(map(_agent_line, status.agents))
     if not status.agents:
         yield f"No sessions yet: {_WHERE if status.swept_at else '`recollect sweep` reads them'}"
-    stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
+    stored, read = size(status.size_bytes["total"]), size(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
     yield f"{'swept':<8} {local_time(status.swept_at) if status.swept_at else 'never, or not to the end'}"
     if status.watch:
@@ -133,7 +141,7 @@ def _status_lines(status: "Status") -> Iterator[str]:
     if status.sources.sources_gone:
         yield f"{'kept':<8} {plural(status.sources.sources_gone, 'file')} that the agents have since deleted"
     if problems := status.sources.bad_lines + status.sources.sources_failed:
-        yield f"{'problems':<8} {number(problems)}: `recollect problems` lists them"
+        yield f"{'problems':<8} {number(problems)}: `recollect status --problems` lists them"
     yield from retention_status_lines(status.retention)
     for alarm in status.alarms:
         yield f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`"
@@ -152,7 +160,7 @@ def _agent_line(agent: "AgentTotals") -> str:
 
 
 def _distilled_lines(distilled: "DistilledTotals") -> Iterator[str]:
-    yield f"{'digests':<8} {plural(distilled.sessions, 'digest')}, {size_of(distilled.bytes)}"
+    yield f"{'digests':<8} {plural(distilled.sessions, 'digest')}, {size(distilled.bytes)}"
     of_logs, of_text = (
         1 - distilled.kept_tokens / distilled.log_tokens,
         1 - distilled.kept_tokens / distilled.raw_tokens,
@@ -160,16 +168,6 @@ def _distilled_lines(distilled: "DistilledTotals") -> Iterator[str]:
     logs = f"{of_logs:.0%} less than the logs ({number(distilled.log_tokens)})"
     text = f"{of_text:.0%} less than their messages, calls and results"
     yield f"{'filtered':<8} about {number(distilled.kept_tokens)} tokens in exchanges: {logs}, {text}"
-
-
-@click.command()
-@json_option
-@reports_errors
-def problems(as_json: bool) -> None:
-    """List lines and files that could not be read, and why."""
-    with open_memory(read_only=True) as memory:
-        unread = memory.problems()
-    emit(unread, as_json, _problem_lines)
 
 
 def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
@@ -182,9 +180,7 @@ def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
         yield "No problems: every line of every file was read"
 
 
-@click.command()
-@json_option
-@reports_errors
+@command()
 def demo(as_json: bool) -> None:
     """Try Recollect on bundled sample sessions.
 
@@ -227,14 +223,113 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
         "sweep": _sweep_lines(report),
         "sessions": session_lines(sessions),
         "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2, context=0)),
-        "rehearse": rehearsal_lines(memory.knowledge.rehearse(), 1),
+        "knowledge rehearse": rehearsal_lines(memory.knowledge.rehearse(), 1),
         f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
         f"digest {names[longest.session_uid]}": [printable(distill.render_digest(memory.digest(longest), None))],
     }
-    for command, lines in outputs.items():
-        click.echo(click.style(f"$ recollect {command}", bold=True))
+    for words, lines in outputs.items():
+        click.echo(click.style(f"$ recollect {words}", bold=True))
         click.echo("\n".join(lines) + "\n")
     click.echo(click.style("Now try your own: recollect sweep", bold=True))
 
 
-COMMANDS = (sweep, status, problems, demo)
+_LOSSES = {
+    "data_loss": "evicted without a digest",
+    "last_copy_evicted": "evicted whose files your agents have deleted; their digests are kept",
+}
+
+
+def budget_lines(report: "BudgetReport") -> Iterator[str]:
+    """What a sweep prints about the budget: nothing if nothing was evicted."""
+    if report.sessions_evicted:
+        freed = f"{plural(report.sessions_evicted, 'session')} ({size(report.bytes_evicted)})"
+        yield f"Evicted the raw detail of {freed} to stay within the budget; digests are kept"
+
+
+def print_budget_warnings(report: "BudgetReport") -> None:
+    for count, event in ((report.data_loss, "data_loss"), (report.last_copies_evicted, "last_copy_evicted")):
+        if count:
+            click.echo(f"{click.style(event, fg='red')}: {plural(count, 'session')} {_LOSSES[event]}", err=True)
+    for warning in report.warnings:
+        click.echo(f"{click.style('warning', fg='yellow')}: {one_line(warning)}", err=True)
+
+
+def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
+    """The lines of `recollect status` about the budget."""
+    yield f"{'raw':<8} {size(retention.raw_bytes)} of at most {size(retention.raw_hard_cap)}"
+    if retention.distilled_bytes > retention.distilled_cap:
+        over = f"{size(retention.distilled_bytes)}, over retention.distilled_cap ({size(retention.distilled_cap)})"
+        yield f"{click.style('kept'.ljust(8), fg='yellow')} digests take {over}; they are never evicted"
+    if retention.sessions_evicted:
+        yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
+    for event, count in retention.losses.items():
+        yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
+    if retention.last_copies_go_at:
+        when = local_time(retention.last_copies_go_at)[:10]
+        yield f"{'forecast':<8} last copies will be evicted from about {when}: raise retention.raw_hard_cap"
+
+
+@command()
+@root_option
+@click.option(
+    "--every",
+    "every_minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MINUTES",
+    help="Sweep every N minutes instead of whenever files change.",
+)
+@click.option("--once", is_flag=True, help="Sweep once and stop.")
+def watch(roots: tuple[str, ...], every_minutes: float | None, once: bool, as_json: bool) -> None:
+    """Read sessions as your agents write them.
+
+    Search finds a new line about a second later. Ctrl-C stops watching. `recollect schedule --watch` starts it when you
+    log in.
+
+    \b
+    recollect watch
+    recollect watch --every 5
+    """
+    stop = Event()
+
+    def tell(attempt: "Attempt") -> None:
+        if once:
+            stop.set()
+        if as_json:
+            print_json(_attempt_json(attempt), is_line=True)
+        elif line := _attempt_line(attempt):
+            click.echo(f"{local_time(rfc3339(now_ms()))}  {line}")
+
+    with _set_by_signals(stop), suppress(BrokenPipeError):
+        api.watch(stop, tell, roots=roots, every_minutes=every_minutes)
+
+
+@contextmanager
+def _set_by_signals(stop: Event) -> Iterator[None]:
+    """Let a sweep come to its end when the program is asked to stop."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {name: signal.signal(name, end) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def _attempt_json(attempt: "Attempt") -> dict[str, object]:
+    error = attempt.error and {"code": attempt.error.code, "message": attempt.error.message}
+    return {"files": attempt.files, "sweep": recollect.to_json(attempt.report), "error": error}
+
+
+def _attempt_line(attempt: "Attempt") -> str | None:
+    """A line about a sweep; None if it found nothing new."""
+    if attempt.error is not None:
+        return f"Not swept, will try again: {one_line(attempt.error.message)}"
+    report = attempt.report
+    if report is None or not (report.bytes_read or report.sources_gone or report.failures):
+        return None
+    new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
+    skipped = f", skipped {plural(len(report.failures), 'file')}" if report.failures else ""
+    return f"Read {plural(report.sources_changed, 'file')}: {new}{skipped}"

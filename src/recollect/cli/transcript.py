@@ -1,16 +1,18 @@
-"""A session as people read it: who said and did what, line by line."""
+"""A session as people read it, line by line: its events, what it changed (the command `diff`), its digest in colour."""
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect import schema
-from recollect.cli.diff import diff_lines
 from recollect.cli.find import SPEAKERS
+from recollect.cli.options import open_fresh, session_argument
+from recollect.cli.output import command, no_pager_option, print_json, print_lines
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -22,13 +24,99 @@ from recollect.cli.terminal import (
     plural,
     printable,
     short_ids,
+    width,
     wrapped_rows,
 )
 from recollect.config import terminal_columns
+from recollect.errors import NotFound
 from recollect.recall import StatLine
 from recollect.schema import OUTPUT, UNRECORDED, Event, Session
 from recollect.sessions import TranscriptItem
 from recollect.text import ELLIPSIS
+
+if TYPE_CHECKING:
+    from recollect.recall import EditDiff, SessionDiff
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@command()
+@session_argument
+@click.argument("file", required=False)
+@no_pager_option
+def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
+    """Show what a session changed, edit by edit, as a patch.
+
+    SESSION is an id or title; the default is `last`. FILE shows only the edits of one file or folder; a part of its
+    name is enough. Sub-agents are included; failed edits are not. Paths are relative to the session's folder, where
+    you can use `git apply`.
+
+    \b
+    recollect diff last
+    recollect diff 3f2a91c4 src/auth/login.ts
+    recollect diff 3f2a91c4 | git apply
+    """
+    with open_fresh() as memory:
+        chosen = memory.session(session)
+        changed = memory.diff(chosen, file)
+    if not changed.edits and chosen.evicted_at is not None:
+        raise NotFound(
+            f"The edits were evicted to stay within the budget: {chosen.session_uid}",
+            "`recollect digest` names the files, `recollect retention rehydrate` reads the session again",
+        )
+    if as_json:
+        print_json(changed.to_json())
+        return
+    print_lines(_session_lines(changed, chosen.title), no_pager=no_pager)
+    for note in _notes(changed, chosen):
+        click.echo(f"note: {note}", err=True)
+
+
+def _session_lines(changed: "SessionDiff", title: str | None) -> Iterator[str]:
+    """Each edit below a comment, which `git apply` passes over."""
+    names = short_ids({edit.session_uid for edit in changed.edits} | {changed.session_uid})
+    files = {edit.path for edit in changed.edits}
+    about = f"{names[changed.session_uid]} {one_line(title or '–')}"
+    if changed.edits:
+        counts = f"{plural(len(changed.edits), 'edit')} of {plural(len(files), 'file')}"
+        yield grey(fitted(f"# {about}", line_columns()))
+        yield grey(f"# {counts} {counted(changed.edits)}")
+    for edit in changed.edits:
+        where = "" if edit.session_uid == changed.session_uid else f" in sub-agent {names[edit.session_uid]}"
+        rewound = " [rewound]" if edit.is_abandoned else ""
+        yield ""
+        yield grey(f"# #{edit.seq}{where} {local_time(edit.ts)} {counted([edit])} {printable(edit.path)}{rewound}")
+        yield from diff_lines(edit.diff)
+    if not changed.edits:
+        yield f"No edits: {about}"
+
+
+def counted(edits: "Sequence[EditDiff]") -> str:
+    """How many lines edits added and removed."""
+    return f"+{sum(edit.added for edit in edits)} -{sum(edit.removed for edit in edits)}"
+
+
+def diff_lines(diff: str) -> Iterator[str]:
+    """The diff of a file in colour. Of control characters only tabs stay, and carriage returns that end lines."""
+    is_head = True
+    for line in diff.split("\n")[:-1]:
+        text = printable(line) + ("\r" if line.endswith("\r") else "")
+        is_head = is_head and not line.startswith("@@ ")
+        colour = None if is_head else _COLOURS.get(line[:1])
+        yield click.style(text, bold=is_head, fg=colour) if is_head or colour else text
+
+
+def _notes(changed: "SessionDiff", session: Session) -> Iterator[str]:
+    if changed.failed:
+        yield f"{plural(changed.failed, 'edit')} left out: failed or refused"
+    if changed.copied:
+        yield f"{plural(changed.copied, 'edit')} left out: made in the session this one continues"
+    inexact = sum(not edit.is_exact for edit in changed.edits)
+    if inexact:
+        yield f"{plural(inexact, 'edit')} without line numbers or old text in the log: `git apply` may refuse them"
+    if session.evicted_at is not None:
+        yield f"edits up to {local_time(session.evicted_at)} were evicted to stay within the budget"
+
 
 RESULT_LINES = 8
 MESSAGE_LINES = 400
@@ -216,3 +304,80 @@ def _cut(text: str, width: int) -> Iterator[str]:
         yield grey(fitted(line.expandtabs().rstrip(), width))
     if len(lines) > RESULT_LINES:
         yield grey(f"… {plural(len(lines) - RESULT_LINES, 'more line')}")
+
+
+Style = Callable[[str], str] | None
+_MOST_PAGE_COLUMNS = 100
+_LEAST_PAGE_COLUMNS = 20
+_MARK = re.compile(r"(?<![\w`])`([0-9a-f]{12})`(?!`)")
+_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+_BOLD = re.compile(r"\*\*(\S.*?)\*\*")
+_BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
+_QUOTE = "> "
+_FENCE = ("```", "~~~")
+_code, _bold = partial(click.style, fg="cyan"), partial(click.style, bold=True)
+
+
+def markdown_lines(page: Iterable[str]) -> Iterator[str]:
+    """Lines for a terminal; event marks are dimmed."""
+    columns = max(_LEAST_PAGE_COLUMNS, min(terminal_columns(80), _MOST_PAGE_COLUMNS))
+    is_code = False
+    for line in page:
+        bar = click.style("│ ", fg="blue") if line.startswith(">") else ""
+        text = line.removeprefix(">").removeprefix(" ") if bar else line
+        is_fence = text.lstrip().startswith(_FENCE)
+        if is_code or is_fence:
+            yield bar + (grey(text) if is_fence else click.style(text, fg="cyan"))
+            is_code = is_code != is_fence
+        elif text.startswith("#"):
+            yield bar + click.style(text.lstrip("#").strip(), bold=True, fg=None if bar else "green")
+        else:
+            yield from (bar + row for row in _page_rows(text, columns - 2 * bool(bar)))
+
+
+def plain_rows(page: Iterable[str], columns: int) -> Iterator[tuple[str, bool]]:
+    """Rows without marks and colours, each with whether it is a heading."""
+    for line in page:
+        text = _BOLD.sub(r"\1", _CODE.sub(r"\2", _MARK.sub("", line))).rstrip()
+        is_heading = text.startswith("#")
+        for row in _page_rows(text.lstrip("#").strip() if is_heading else text, columns):
+            yield row, is_heading
+
+
+def _page_rows(line: str, columns: int) -> Iterator[str]:
+    """A line in styled rows; those after the first begin below the text of its bullet."""
+    text, styles = _styled(line)
+    bullet = _BULLET.match(text)
+    indent = width(bullet[0]) if bullet else len(text) - len(text.lstrip())
+    first = True
+    for start, end, _ in wrapped_rows(text[indent:], max(_LEAST_PAGE_COLUMNS, columns - indent)):
+        yield (text[:indent] if first else " " * indent) + _row(text, styles, indent + start, indent + end)
+        first = False
+    if first:
+        yield ""
+
+
+def _styled(line: str) -> tuple[str, list[Style]]:
+    """A line without the marks of code and bold, and the style of each of its characters: a row may end amid them."""
+    text, styles, end = "", list[Style](), 0
+    for code in _CODE.finditer(line):
+        style = grey if _MARK.match(line, code.start()) else _code
+        content = code[2]
+        if content.startswith(" ") and content.endswith(" ") and content.strip():
+            content = content[1:-1]  # they keep backticks apart
+        text += line[end : code.start()] + content
+        styles += [None] * (code.start() - end) + [style] * len(content)
+        end = code.end()
+    text, styles = text + line[end:], styles + [None] * (len(line) - end)
+    for bold in reversed(list(_BOLD.finditer(text))):
+        start, stop = bold.span()
+        if styles[start] is None and styles[stop - 1] is None:
+            inner = [style or _bold for style in styles[start + 2 : stop - 2]]
+            text, styles[start:stop] = text[:start] + bold[1] + text[stop:], inner
+    return text, styles
+
+
+def _row(text: str, styles: Sequence[Style], start: int, end: int) -> str:
+    runs = groupby(range(start, end), key=styles.__getitem__)
+    pieces = ((style, "".join(text[place] for place in places)) for style, places in runs)
+    return "".join(piece if style is None else style(piece) for style, piece in pieces)

@@ -304,7 +304,7 @@ class GroupSessions:
         """
         target = next((row for row in self._store.groups.bookmarks(self.group) if row.id == history_id), None)
         if target is None:
-            raise NotFound(f"No bookmark has this number: {history_id}", "`recollect bookmarks` lists them")
+            raise NotFound(f"No bookmark has this number: {history_id}", "`recollect group bookmarks` lists them")
         kept = self._put_aside(save_as)[1] if save_as else None
         if kept is not None and kept.session == target.session:
             kept = None
@@ -369,7 +369,7 @@ class GroupSessions:
     def _require_pointer(self) -> Pointer:
         pointer = self._store.groups.pointer(self.group)
         if pointer is None:
-            raise NotFound(f"No active session in group: {self.group}", "`recollect run` begins one")
+            raise NotFound(f"No active session in group: {self.group}", "`recollect group run` begins one")
         return pointer
 
     def _kept(self, bookmark: BookmarkRow) -> Bookmark:
@@ -469,7 +469,9 @@ def resume_session(group: Group, sessions: GroupSessions, target: str, save_as: 
     if bookmark is None:
         near = sessions.nearest(target)
         hint = (
-            f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "`recollect bookmarks` lists them"
+            f"did you mean {' or '.join(f'`{name}`' for name in near)}?"
+            if near
+            else "`recollect group bookmarks` lists them"
         )
         raise NotFound(f"No bookmark has this number, name or archive: {target}", hint)
     if save_as is not None:

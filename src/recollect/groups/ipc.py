@@ -205,7 +205,7 @@ def ask(ipc: str | PathLike[str], action: str, fields: Mapping[str, Any], patien
         while not answers.has(name):
             if time.monotonic() > deadline:
                 tasks.remove(name)
-                raise NotFound("The host does not answer", "`recollect ipc serve` must be running there")
+                raise NotFound("The host does not answer", "`recollect group serve` must be running there")
             time.sleep(_PAUSE_S)
         answer: dict[str, Any] = orjson.loads(answers.read(name, _ANSWER_BYTES))
         with suppress(OSError):  # it may not be ours to delete

@@ -110,7 +110,7 @@ def _read_task(task: Task, redactor: Redactor) -> Iterator[Reading]:
         yield Finished(task)
     except RecollectError as error:
         yield Failure(task, error.message)
-    except Exception as error:  # one source must not end the sweep; it is listed by `recollect problems`
+    except Exception as error:  # one source must not end the sweep; it is listed by `recollect status --problems`
         # It may have been a lack of memory and not the file: the next sweep tries it again.
         yield Failure(task._replace(row=unsettled(task.row)), f"{type(error).__name__}: {error}"[:500])
 

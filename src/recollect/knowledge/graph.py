@@ -68,7 +68,7 @@ def find_graph(
     if around is not None:
         roots = [node for node in _nodes(edges) if _is_named(node, around)]
         if not roots:
-            raise NotFound(f"Nothing is known about: {around}", "`recollect graph` shows what is known")
+            raise NotFound(f"Nothing is known about: {around}", "`recollect knowledge graph` shows what is known")
         near = _near(edges, roots)
         edges = {edge: said for edge, said in edges.items() if edge.source in near and edge.target in near}
     return _graph(edges, _strongest(edges, limit, roots), around, roots)

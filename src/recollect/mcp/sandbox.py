@@ -1,6 +1,6 @@
 """The server for an agent in a sandbox that has neither store nor network: it asks the host by files.
 
-Snapshots are read, everything else is a request file that the host's `recollect ipc serve` answers with a file.
+Snapshots are read, everything else is a request file that the host's `recollect group serve` answers with a file.
 """
 
 import json

@@ -35,6 +35,7 @@ _NEXT_STEPS = 3
 _MOST_WORDS = 8  # of a topic; a match names no more
 _LEAST_OF_TOPIC, _LEAST_OF_ERROR = 0.5, 0.75  # of the words
 _END_CHARS = 240  # of an answer, in which it may ask something
+_GOES_TO = re.compile(r"^.*?\bcd \S+ && ")
 _NO_LETTERS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W_][\w./*-]*")
 
@@ -132,11 +133,19 @@ def _discussion(
         request=passages.nearest(asked, (by_user or best).words) or None,
         answer=passages.nearest(said, (by_agent or best).words) or None,
         reply=cut_short(one_line(reply), _REPLY_CHARS) or None,
-        next_steps=tuple(dict.fromkeys(cut_short(step.summary, _REPLY_CHARS) for step in steps)),
+        next_steps=tuple(dict.fromkeys(cut_short(_step(passages, step), _REPLY_CHARS) for step in steps)),
         seq=best.seq,
         event_uid=best.event_uid,
         score=round(best.score, 2),
     )
+
+
+def _step(passages: "_Passages", step: EventHeader) -> str:
+    """Return what a call did, without the folder that it went to first: its summary may end before they differ."""
+    if not step.summary.startswith("ran cd "):
+        return step.summary
+    text, count = _GOES_TO.subn("ran ", one_line(passages.text(step)), count=1)
+    return text if count else step.summary
 
 
 class _Passages:

@@ -17,7 +17,9 @@ from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventHeader, Sessi
 _LEAST_OF_A_UID = 6
 _READ_AT_ONCE = 200
 _MOST_OF_A_SEQ = 11  # digits; digests cite events by twelve of their uid
-_DROPPED = "`recollect digest` shows what is left, `recollect rehydrate` reads it again if its agent still has it"
+_DROPPED = (
+    "`recollect digest` shows what is left, `recollect retention rehydrate` reads it again if its agent still has it"
+)
 
 _EVENT_COLUMNS = (
     "event_uid",

@@ -103,7 +103,7 @@ def _warnings(overview: Overview) -> Iterator[dict[str, str]]:
     for loss, count in overview.losses.items():
         yield {"text": f"{loss.replace('_', ' ').capitalize()}: {count}", "action": "recollect retention"}
     if problems := overview.sources.bad_lines + overview.sources.sources_failed:
-        yield {"text": f"Could not read {problems} lines or files", "action": "recollect problems"}
+        yield {"text": f"Could not read {problems} lines or files", "action": "recollect status --problems"}
     if overview.swept_at and datetime.now(UTC) - datetime.fromisoformat(overview.swept_at) > _STALE:
         yield {"text": "The last sweep is more than two days old", "action": "recollect sweep"}
 

@@ -1,19 +1,24 @@
-"""The options that narrow a list: declared once, the same in every command that lists something."""
+"""Options that commands share, and the store as commands open it that read: brought up to date if that is quick."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect.api import Memory, open_memory
-from recollect.cli.terminal import one_line, short_ids
+from recollect.cli.terminal import duration, grey, one_line, plural, short_ids, size
+from recollect.config import freshness_mode, process_group
 from recollect.errors import RecollectError
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from recollect.ingest import Freshness
 
 _MOST_COMPLETED = 50
 
@@ -81,3 +86,42 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         run = option(run)
     return run
+
+
+def open_fresh(*, read_only: bool = True) -> Memory:
+    """The store, to answer a question from it. What agents wrote since the last sweep is read first if that is quick.
+
+    `[capture] fresh` may turn the sweep off (`warn`), or all of it (`off`).
+    """
+    mode, memory = freshness_mode(), open_memory(create=False, read_only=read_only)
+    # A group may not look at what others' agents wrote.
+    freshness = memory.freshness() if mode != "off" and process_group() is None else None
+    if freshness is None:
+        return memory
+    if mode == "auto" and freshness.files_changed and freshness.is_quick and _sweep():
+        memory.close()
+        return open_memory(create=False, read_only=read_only)
+    if notice := _notice(memory, freshness):
+        click.echo(grey(notice), err=True)
+    return memory
+
+
+def _sweep() -> bool:
+    """Whether a sweep was made. If it cannot be, the question is answered from what is stored."""
+    with suppress(RecollectError, OSError), open_memory(create=False) as memory:
+        memory.sweep()
+        return True
+    return False
+
+
+def _notice(memory: Memory, freshness: "Freshness") -> str | None:
+    sweep = freshness.sweep
+    read = f"{size(sweep.read_bytes)} of {size(sweep.total_bytes)} read"
+    if sweep.began_ns is None and memory.is_sweeping():
+        return f"A sweep is running: {read} so far" if sweep.is_interrupted else "A sweep is running"
+    if sweep.is_interrupted:
+        return f"The last sweep was interrupted: {read} and kept; `recollect sweep` continues"
+    if freshness.files_changed and sweep.began_ns is not None:
+        changed = f"{plural(freshness.files_changed, 'file')} changed since"
+        return f"Last sweep {duration(time() - sweep.began_ns / 1e9)} ago, {changed}: `recollect sweep`"
+    return None
