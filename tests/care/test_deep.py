@@ -313,7 +313,7 @@ def test_an_old_file_put_back_is_noticed_and_stays_so(store: Path, home: Home, n
     home.write("new", event("new", 1))
     sweep(store, home).close()
     (store / name).write_bytes(old)
-    (store / f"{name}-last").unlink()  # as after a restart of the machine
+    (store / name).with_suffix(".lock").unlink()  # as after a restart of the machine
 
     first = problems(store, home)
     lose_home(home)
@@ -387,8 +387,9 @@ def test_after_a_power_cut_the_last_moments_may_be_missing_without_an_alarm(
     crashed = _crashed(store, tmp_path / "crashed")
     (crashed / "cache.db-wal").unlink()
     for name in DATABASES:
-        last = crashed / f"{name}-last"
-        last.write_bytes(last.read_bytes().replace(b'"boot":"', b'"boot":"another-'))
+        lock = (crashed / name).with_suffix(".lock")
+        number, token, _ = json.loads(lock.read_bytes())
+        lock.write_text(json.dumps((number, token, "another boot")))
 
     found = [finding for finding in problems(crashed, home) if "commit" in finding.message]
 

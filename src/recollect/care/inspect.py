@@ -41,12 +41,11 @@ from recollect.store import (
     SessionFilter,
     Store,
     abandoned,
-    has_marks,
     iter_blank_pages,
     iter_damaged_pages,
     open_database,
     open_store,
-    read_mark,
+    read_marks,
 )
 
 # What a fault is about, for those who repair it
@@ -265,10 +264,10 @@ def _one_step(faults: Iterable[Fault]) -> Look:
 
 def _alarms(store: Store) -> Iterator[Fault]:
     alarms, path = store.check.alarms(), store.folder / MARK_NAME
-    if path.exists() and not read_mark(store.folder):
+    if path.exists() and not read_marks(store.folder):
         alarms.append(f"Cannot read the high-water mark: {path}")
     yield from (Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms)
-    if not path.exists() and any(has_marks(base.connection) for base in store.databases):
+    if store.check.mark_is_missing():
         yield Fault(NO_MARK, MARK_NAME, f"High-water mark is missing: {path}")
 
 

@@ -30,7 +30,7 @@ from recollect.store import (
     Quarantine,
     Store,
     files_of,
-    forget_history,
+    forget_marks,
     open_store,
     rebuild_cache,
     restore_copy,
@@ -163,7 +163,7 @@ def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
             aside.take_database(folder / MEMORY_NAME)
             restore_copy(folder / MEMORY_NAME)
     if repair.databases:
-        forget_history(folder, repair.databases)
+        forget_marks(folder, repair.databases)
     if repair.has_ledger_damage:
         aside.keep_copy(folder / LEDGER_NAME, ledger)
         Ledger(folder).rewrite(lambda record: True, is_repair=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
 from recollect.lazy import lazy_names
 from recollect.store.search import FulltextSearch
-from recollect.store.sqlite import ballast, high_water
+from recollect.store.sqlite import ballast
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.files import is_full, unwritable
 from recollect.store.tables import migrations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         sessions_of,
         without_text,
     )
-    from recollect.store.check import Check
+    from recollect.store.check import MARK_NAME, Check, forget_marks, read_marks, write_marks
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
     from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
-    from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
     from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
@@ -269,7 +268,7 @@ class Store:
 
     def commits(self) -> tuple[int, ...]:
         """How many transactions there were: equal numbers mean that nothing was written in between."""
-        return tuple(high_water.last_commit(database.connection).number for database in self.databases)
+        return tuple(database.commits() for database in self.databases)
 
     def drop_stand_ins(self) -> int:
         """Delete events that stood in for what is held itself by now; returns how many.
@@ -314,11 +313,11 @@ class Store:
             database.checkpoint()
         if marks:
             self.keep_copy()
-            self.check.write_marks(marks)
+            _load("write_marks")(self.folder, marks)
         ballast.ensure(self.folder, self.sizes.about_bytes())
 
     def accept_as_is(self) -> None:
-        """Take the store as it is for whole: the alarms were answered."""
+        """Accept the current state and clear its alarms."""
         self.check.forget_marks()
         self.checkpoint()
 
@@ -390,7 +389,7 @@ def _refuse_incomplete(folder: Path) -> None:
     """Refuse to take a store without its main file for an empty one."""
     from recollect.store.ledger import LEDGER_NAME  # only a damaged store needs it
 
-    left = [name for name in (CACHE_NAME, LEDGER_NAME, high_water.MARK_NAME) if (folder / name).exists()]
+    left = [name for name in (CACHE_NAME, LEDGER_NAME, "high-water.json") if (folder / name).exists()]
     if left:
         raise StoreDamaged(
             f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` rebuilds it"

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import orjson
 
+from recollect.store.check import MARK_NAME
 from recollect.store.ledger import LEDGER_NAME, Ledger
-from recollect.store.sqlite import high_water
 from recollect.store.sqlite.files import replace_file, sync
-from recollect.store.sqlite.locks import sweep_lock, write_lock
+from recollect.store.sqlite.locks import drop_note, sweep_lock, write_lock
+from recollect.store.tables.table import CACHE, MEMORY
 
 READY_NAME = "replacement"
 
 _NOTE = "note.json"  # in the replacement: its parts, and where the old store goes
-_PARTS = ("memory.db", "cache.db", "packs", LEDGER_NAME)
+_PARTS = (MEMORY, CACHE, "packs", LEDGER_NAME)
 _KEY = "redaction.key"  # stays in use unless the new store brings its own
-_SIDE_FILES = ("-wal", "-shm", high_water.LAST_SUFFIX)
+_SIDE_FILES = ("-wal", "-shm")
 
 
 def replace_store(folder: Path, unpacked: Path) -> Path | None:
@@ -70,7 +71,9 @@ def _finish(folder: Path) -> Path | None:
                     old.rename(aside / old.name)
         if (ready / name).exists():
             (ready / name).rename(folder / name)
-    (folder / high_water.MARK_NAME).unlink(missing_ok=True)
+    (folder / MARK_NAME).unlink(missing_ok=True)
+    for name in (MEMORY, CACHE):
+        drop_note(folder / name)
     sync(folder)
     (ready / _NOTE).unlink()
     ready.rmdir()

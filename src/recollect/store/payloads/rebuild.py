@@ -14,7 +14,7 @@ from recollect.store.payloads.frames import Origin, describe, hash_source
 from recollect.store.payloads.packs import StoredFrame
 from recollect.store.payloads.writer import OWN, tidy_shared
 from recollect.store.sqlite.files import sync
-from recollect.store.sqlite.locks import work_folder, write_lock
+from recollect.store.sqlite.locks import drop_note, work_folder, write_lock
 from recollect.store.tables.evictions import Evicted
 from recollect.store.tables.sources import Sources
 from recollect.store.tables.tombstones import Tombstones, without_forgotten
@@ -36,6 +36,7 @@ def rebuild_cache(folder: Path, set_aside: Callable[[Path], None], advance: Call
         with write_lock(folder):
             set_aside(folder / CACHE_NAME)
             (work / CACHE_NAME).rename(folder / CACHE_NAME)
+            drop_note(folder / CACHE_NAME)
             sync(folder)
     with Store(folder) as store:
         for path in store.raw.unknown_packs():  # what is in them was replaced, or must not come back

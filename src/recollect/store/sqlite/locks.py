@@ -3,13 +3,14 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from recollect.errors import Busy, StoreUnwritable
 from recollect.store.sqlite.files import abandoned, drop_abandoned, has_no_room, remove, unwritable, work_name
 
 SWEEP_LOCK = "sweep.lock"
+NOTE_BYTES = 128  # at the start of a database's lock file: its last commit
 _LIVE_LOCK = "live.lock"
 
 
@@ -42,7 +43,7 @@ def is_held(path: Path) -> bool:
         return False
 
 
-def try_lock(path: Path) -> AbstractContextManager[None]:
+def try_lock(path: Path) -> AbstractContextManager[int]:
     """Hold the lock of a file for the block; raises Busy if another process holds it."""
     return _flock(str(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -52,13 +53,19 @@ def queue_of(database: Path) -> str:
     return str(database.with_suffix(".lock"))
 
 
-def turn_to_write(queue: str) -> AbstractContextManager[None]:
-    """Wait for the turn to write to a database. Hold it for one batch only: others are waiting too.
+def turn_to_write(queue: str) -> AbstractContextManager[int]:
+    """Wait for the turn to write to a database; gives the lock file. Hold it for one batch: others are waiting too.
 
     SQLite's own lock is not fair: with ten writers the unluckiest waited 9 s for it, here 2 s. Each database has a
     queue of its own: who appends to cache.db need not wait until memory.db is flushed to the disk.
     """
     return _flock(queue, fcntl.LOCK_EX)
+
+
+def drop_note(database: Path) -> None:
+    """Remove the note of a database's last commit: another one comes in its place."""
+    with suppress(FileNotFoundError):
+        os.truncate(queue_of(database), 0)
 
 
 @contextmanager
@@ -98,14 +105,14 @@ def work_folder(store: Path, what: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _flock(path: str, operation: int) -> Iterator[None]:
+def _flock(path: str, operation: int) -> Iterator[int]:
     fd = _open(path)
     try:
         try:
             fcntl.flock(fd, operation)
         except BlockingIOError:
             raise Busy("Another sweep is running on this store", "it reads the same files; try again later") from None
-        yield
+        yield fd
     finally:
         os.close(fd)
 

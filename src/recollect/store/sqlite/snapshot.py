@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 COPY_SUFFIX = ".zst"
-_PLAIN_SUFFIX = "-copy"  # of a copy that was not compressed
+_OLDER_NAMES = ("memory.db-copy", "memory.db-last", "cache.db-last")  # files that earlier versions made
 _PAGES_AT_ONCE = 2000
 _OLDEST_SECONDS = 24 * 3600
 _ROOM = 2.2  # times the size of a database, for writing it anew: for the copy and for the write-ahead log
@@ -68,7 +68,8 @@ def keep_copy(database: Database, *, is_due: bool = False) -> None:
         return
     import zstandard  # slow to load, and most sweeps make no copy
 
-    database.path.with_name(database.path.name + _PLAIN_SUFFIX).unlink(missing_ok=True)
+    for name in _OLDER_NAMES:
+        path.with_name(name).unlink(missing_ok=True)
     if is_due:
         path.unlink(missing_ok=True)  # rather none than one with what had to go
     plain = path.with_name(work_name(database.path.name))
