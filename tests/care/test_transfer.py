@@ -20,7 +20,7 @@ import zstandard
 import recollect
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Filters, open_memory, repair, restore
-from recollect.care.imports import ImportReport
+from recollect.care.transfer import ImportReport
 from recollect.errors import BadBackup, NotFound, UsageError
 from recollect.store import EventRow
 from tests.builders import AGENT, Home, event, sweep

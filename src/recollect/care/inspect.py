@@ -2,6 +2,8 @@
 
 Nothing is changed. Each look is a generator that says after every step how far it is, so that a time limit can
 end it anywhere, and what was not looked at is reported.
+
+What is read of a file held against what is stored of it.
 """
 
 import time
@@ -18,35 +20,82 @@ import apsw
 from recollect.agentkit.files import resolve_root, unreadable_reason
 from recollect.agentkit.protocol import FOLDER, Adapter, Source
 from recollect.agents import adapters
-from recollect.care.comparison import count_changed
 from recollect.care.doctor import ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Protection, SourceNames, Task, read_batches
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
-from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
-from recollect.schema import Session
+from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of, without_rules
+from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
 from recollect.sessions import content_hash
 from recollect.store import (
     CACHE_NAME,
     DATABASES,
+    HIDES_LEARNED,
+    IS_PROVISIONAL,
     LEDGER_NAME,
     MARK_NAME,
+    MAY_REPEAT,
     PAGE_BYTES,
+    Batch,
+    EventRow,
     Evicted,
     HeldStream,
     KnownSource,
     Ledger,
+    RawCache,
     SessionFilter,
     Store,
+    StreamBatch,
     abandoned,
     iter_blank_pages,
     iter_damaged_pages,
     open_database,
     open_store,
     read_marks,
+    second_uid,
+    unpack_entry,
 )
+
+_STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
+
+
+def count_changed(raw: RawCache, batch: Batch) -> int:
+    """How many events of a file are held as something else."""
+    agent = batch.source.agent
+    # Not one that was forgotten, nor one that other rules have redacted.
+    kept = (stream for stream in batch.streams if raw.rules(agent, stream.native_id) == batch.redacted_with)
+    return sum(_changed_events(raw, agent, stream) for stream in kept)
+
+
+def _changed_events(raw: RawCache, agent: str, stream: StreamBatch) -> int:
+    rows = [EventRow._make(row) for row in stream.rows]
+    held = raw.stored([row.event_uid for row in rows])
+    missing, other = 0, []
+    for row in rows:
+        stored = held.get(row.event_uid)
+        if stored is None:
+            is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & MAY_REPEAT
+            missing += not is_dropped
+        elif (
+            not (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED)
+            and stored.payload_hash != row.payload_hash
+        ):
+            other += [] if raw.stored([second_uid(row.event_uid, row.payload_hash)]) else [row]
+    return missing + (_differing(raw, agent, stream, other) if other else 0)
+
+
+def _differing(raw: RawCache, agent: str, stream: StreamBatch, rows: list[EventRow]) -> int:
+    """How many of these tell something else than what is held, whichever rule found a secret in it first."""
+    held = raw.find(agent, stream.native_id)
+    if held is None:
+        return 0  # forgotten meanwhile
+    content = b"".join(part.payloads for frame in stream.frames if (part := unpack_entry(frame.entry)))
+    read = {row.event_uid: content[row.payload_start : row.payload_start + row.payload_bytes] for row in rows}
+    stored = {row.event_uid: payload or b"" for row, payload in raw.iter_events(held)}
+    return sum(without_rules(stored.get(uid, b"")) != without_rules(new) for uid, new in read.items())
+
 
 # What a fault is about, for those who repair it
 DATABASE = "database"

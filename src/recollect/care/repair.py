@@ -3,6 +3,8 @@
 `plan_repair` decides from what an inspection found; `apply_repair` acts. cache.db is made again from the packs, beside
 the damaged one, and takes its place when it is whole; memory.db from its copy, the ledger and cache.db. Damaged files
 are set aside, never deleted. A repair that was stopped is simply run again.
+
+Bringing an evicted session's raw detail back from the agent's own file.
 """
 
 import os
@@ -17,9 +19,11 @@ from typing import Any, NamedTuple
 from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
-from recollect.errors import StoreUnwritable
+from recollect.errors import NotFound, StoreUnwritable
 from recollect.progress import Progress
-from recollect.redact import KEY_FILE, load_key
+from recollect.redact import KEY_FILE, OPENING, load_key
+from recollect.retention import finish_evictions
+from recollect.schema import Session
 from recollect.store import (
     CACHE_NAME,
     COPY,
@@ -38,6 +42,7 @@ from recollect.store import (
     write_lock,
 )
 from recollect.sweep import sweep
+from recollect.sweep_report import SweepReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +160,10 @@ def _require_room(folder: Path, repair: RepairPlan) -> None:
 
 
 def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
-    ledger = (folder / LEDGER_NAME).read_bytes() if repair.has_ledger_damage else b""  # as it is before the note
-    if ledger or any(path.exists() for name in repair.databases for path in files_of(folder / name)):
+    if repair.has_ledger_damage:
+        aside.keep_file(folder / LEDGER_NAME)
+        Ledger(folder).rewrite(lambda record: True, is_repair=True)
+    if any(path.exists() for name in repair.databases for path in files_of(folder / name)):
         aside.note()  # now: it takes the write lock, which is held later
     if MEMORY_NAME in repair.databases:
         with write_lock(folder):
@@ -164,9 +171,6 @@ def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
             restore_copy(folder / MEMORY_NAME)
     if repair.databases:
         forget_marks(folder, repair.databases)
-    if repair.has_ledger_damage:
-        aside.keep_copy(folder / LEDGER_NAME, ledger)
-        Ledger(folder).rewrite(lambda record: True, is_repair=True)
     if repair.has_lost_key:
         aside.take(folder / KEY_FILE)
         load_key(folder)
@@ -232,3 +236,31 @@ def _still_lost(store: Store, lost: list[LostEvent]) -> list[str]:
         f"  {rfc3339(event.row.ts_ms) or 'no time'}  {event.row.kind}  {event.row.summary}: {event.session_uid}"
         for event in missing
     ]
+
+
+def rehydrate_session(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:
+    """Read an evicted session again; raises NotFound if it is not evicted, or if its file is gone.
+
+    Whatever stops it, the session is evicted and found by its digest until its events are held again.
+    """
+    name = (session.agent, session.native_session_id)
+    if name not in store.evictions.names():
+        raise NotFound(f"Not evicted, nothing to bring back: {session.session_uid}", "`recollect show` shows it")
+    with sweep_lock(store.folder):
+        finish_evictions(store)
+        # Of a path that held a secret only the sweep can say whether there is a file.
+        logs = store.sizes.logs(name, settings.host)
+        paths = [path for path in logs if OPENING.decode() in path or os.access(path, os.R_OK)]
+        if not paths:
+            raise NotFound(
+                f"The agent has deleted its file, so the raw detail is gone: {session.session_uid}",
+                "`recollect digest` shows what is kept",
+            )
+    with store.evictions.awaiting(name):
+        report = sweep(store, settings, progress)
+    if name in store.evictions.names():
+        raise NotFound(
+            f"The sweep did not read this file: {paths[0]}",
+            "it is outside the folders that are swept (`--root`), or exceeds the budget (`recollect retention`)",
+        )
+    return report

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
+from recollect.files import is_full, unwritable
 from recollect.lazy import lazy_names
 from recollect.store.search import FulltextSearch
 from recollect.store.sqlite import ballast
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.files import is_full, unwritable
 from recollect.store.tables import migrations
 from recollect.store.tables.events import EventHeaders, Events
 from recollect.store.tables.session_headers import SessionHeaders
@@ -27,6 +27,7 @@ _load = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from recollect.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
     from recollect.store.batch import (
         Batch,
         CostTotalRow,
@@ -44,14 +45,28 @@ if TYPE_CHECKING:
     from recollect.store.check import MARK_NAME, Check, forget_marks, read_marks, write_marks
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
-    from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
-    from recollect.store.payloads.live_pack import LivePack, Moved, source_of_host
     from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
-    from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
-    from recollect.store.process_state import (
+    from recollect.store.payloads.writer import (
+        Description,
+        LivePack,
+        Moved,
+        Origin,
+        describe,
+        hash_source,
+        make_frames,
+        origin_of,
+        source_of_host,
+    )
+    from recollect.store.replacement import Quarantine, files_of, finish_replacing, rebuild_cache, replace_store
+    from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
+    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
+    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
+    from recollect.store.sqlite.locks import (
         SweepState,
         WatchState,
+        has_live,
+        is_sweeping,
         note_finished,
         note_progress,
         note_tokens,
@@ -59,15 +74,11 @@ if TYPE_CHECKING:
         read_sweep_state,
         read_tokens,
         read_watch_state,
+        sweep_lock,
         watch_lock,
+        work_folder,
+        write_lock,
     )
-    from recollect.store.quarantine import Quarantine, files_of
-    from recollect.store.replacement import finish_replacing, replace_store
-    from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
-    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
-    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
-    from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
-    from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
     from recollect.store.tables.annotations import Annotation, AnnotationTable, ViewTable
@@ -378,7 +389,7 @@ def _has_lost_cache(folder: Path) -> bool:
 def _recover_lost_cache(folder: Path) -> None:
     """Packs without the database that knows them are read into a new one before anything is appended to them."""
     if _has_lost_cache(folder):
-        from recollect.store.payloads.rebuild import rebuild_cache  # as good as never needed
+        from recollect.store.replacement import rebuild_cache  # as good as never needed
         from recollect.store.sqlite.locks import sweep_lock
 
         with sweep_lock(folder):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import orjson
 
 from recollect.clock import now_ms, rfc3339
+from recollect.files import replace_file
 from recollect.store.sqlite.database import Database, translated
-from recollect.store.sqlite.files import replace_file
 from recollect.store.sqlite.locks import drop_note
 from recollect.store.tables import declared
 from recollect.store.tables.column import Column, Role
@@ -167,8 +167,14 @@ def forget_marks(folder: Path, names: Collection[str]) -> None:
 def _row_faults(database: Database) -> Iterator[str]:
     """Describe tables with rows of the wrong type, broken JSON or a content that does not match its hash.
 
-    SQLite checks how a file is built, not what its rows say.
+    SQLite checks how a file is built, not what its rows say. Nor does it read an index that should be empty because its
+    condition holds for no row; counting these rows does.
     """
+    indexes = database.rows(
+        "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'index' AND sql LIKE '% WHERE %'"
+    )
+    for index, name, sql in indexes:
+        database.value(f"SELECT count(*) FROM {name} INDEXED BY {index} WHERE {sql.partition(' WHERE ')[2]}")
     for table in declared(database.path.name):
         tests = " AND ".join(test for column in table.columns for test in _tests(column))
         if count := database.value(f"SELECT count(*) FROM {table.name} WHERE NOT ({tests})"):

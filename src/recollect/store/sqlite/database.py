@@ -16,8 +16,8 @@ import orjson
 
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
+from recollect.files import has_no_room, is_full, sync, unwritable
 from recollect.store.sqlite import checksums
-from recollect.store.sqlite.files import has_no_room, is_full, sync, unwritable
 from recollect.store.sqlite.locks import NOTE_BYTES, queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import apsw
 
 from recollect.errors import Busy, RecollectError, StoreUnwritable
+from recollect.files import sync, work_name, write_all, written_beside
 from recollect.store.sqlite import checksums
 from recollect.store.sqlite.database import Database, require_utf8, translated
-from recollect.store.sqlite.files import sync, work_name, write_all, written_beside
 from recollect.store.sqlite.locks import write_lock
 
 if TYPE_CHECKING:
