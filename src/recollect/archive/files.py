@@ -15,8 +15,8 @@ from pathlib import Path
 from stat import S_ISREG
 
 from recollect.errors import StoreUnwritable, UsageError
+from recollect.files import drop_left_beside, work_name
 from recollect.schema import Session
-from recollect.store import drop_left_beside, work_name
 
 _SLUG_CHARS = 60
 _SLUG_BYTES = 120  # some file systems take names of 143 bytes only, and a date, a number and an ending come with it

@@ -2,16 +2,13 @@
 
 Nothing is changed. Each look is a generator that says after every step how far it is, so that a time limit can
 end it anywhere, and what was not looked at is reported.
-
-What is read of a file held against what is stored of it.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +20,7 @@ from recollect.agents import adapters
 from recollect.care.doctor import ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreTooNew
+from recollect.files import abandoned
 from recollect.ingest import Protection, SourceNames, Task, read_batches
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
@@ -48,8 +46,6 @@ from recollect.store import (
     SessionFilter,
     Store,
     StreamBatch,
-    abandoned,
-    iter_blank_pages,
     iter_damaged_pages,
     open_database,
     open_store,
@@ -59,42 +55,6 @@ from recollect.store import (
 )
 
 _STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
-
-
-def count_changed(raw: RawCache, batch: Batch) -> int:
-    """How many events of a file are held as something else."""
-    agent = batch.source.agent
-    # Not one that was forgotten, nor one that other rules have redacted.
-    kept = (stream for stream in batch.streams if raw.rules(agent, stream.native_id) == batch.redacted_with)
-    return sum(_changed_events(raw, agent, stream) for stream in kept)
-
-
-def _changed_events(raw: RawCache, agent: str, stream: StreamBatch) -> int:
-    rows = [EventRow._make(row) for row in stream.rows]
-    held = raw.stored([row.event_uid for row in rows])
-    missing, other = 0, []
-    for row in rows:
-        stored = held.get(row.event_uid)
-        if stored is None:
-            is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & MAY_REPEAT
-            missing += not is_dropped
-        elif (
-            not (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED)
-            and stored.payload_hash != row.payload_hash
-        ):
-            other += [] if raw.stored([second_uid(row.event_uid, row.payload_hash)]) else [row]
-    return missing + (_differing(raw, agent, stream, other) if other else 0)
-
-
-def _differing(raw: RawCache, agent: str, stream: StreamBatch, rows: list[EventRow]) -> int:
-    """How many of these tell something else than what is held, whichever rule found a secret in it first."""
-    held = raw.find(agent, stream.native_id)
-    if held is None:
-        return 0  # forgotten meanwhile
-    content = b"".join(part.payloads for frame in stream.frames if (part := unpack_entry(frame.entry)))
-    read = {row.event_uid: content[row.payload_start : row.payload_start + row.payload_bytes] for row in rows}
-    stored = {row.event_uid: payload or b"" for row, payload in raw.iter_events(held)}
-    return sum(without_rules(stored.get(uid, b"")) != without_rules(new) for uid, new in read.items())
 
 
 # What a fault is about, for those who repair it
@@ -138,7 +98,7 @@ class Step(NamedTuple):
 
     done: int
     total: int
-    faults: tuple[Fault, ...] = ()
+    faults: Sequence[Fault] = ()
 
 
 Look = Iterator[Step]
@@ -270,27 +230,16 @@ def _unreadable(error: Exception, look: str) -> Fault:
 
 
 def _pages(folder: Path, name: str) -> Look:
-    """Every page: its checksum, and whether it is blank and should not be."""
     path = folder / name
     if not path.exists():
         return
-    looks = [iter_blank_pages(path, lambda: open_database(path))]
-    if _has_checksums(path):  # a database that was written without them is left to the other looks
-        looks.insert(0, iter_damaged_pages(path))
-    total = path.stat().st_size // PAGE_BYTES * len(looks)
-    for number, page in enumerate(chain(*looks), start=1):
+    total = path.stat().st_size // PAGE_BYTES
+    for number, page in enumerate(iter_damaged_pages(path, lambda: open_database(path)), start=1):
         if page is not None:
-            yield Step(number, total, (Fault(DATABASE, name, f"Page {page:,} of {name} is damaged: {path}"),))
+            message = f"Page {page:,} of {name} is damaged: {path}"
+            yield Step(min(number, total), total, (Fault(DATABASE, name, message),))
         elif number % _PAGES_A_STEP == 0 or number == total:
             yield Step(number, total)
-
-
-def _has_checksums(path: Path) -> bool:
-    try:
-        with closing(open_database(path)) as database:
-            return database.has_checksums()
-    except (RecollectError, OSError, apsw.Error):
-        return True  # it cannot even be asked: all the more reason to look
 
 
 def _opening(folder: Path, name: str) -> Look:
@@ -353,82 +302,51 @@ def _streams(store: Store) -> Look:
     """Every frame and every payload of every session, and packs that nobody has."""
     streams = store.raw.streams()
     for number, stream in enumerate(streams, start=1):
-        yield Step(number, len(streams), tuple(_stream_faults(store, stream)))
-    unknown = tuple(
-        Fault(LEFTOVER, str(path), f"Pack belongs to no session: {path}") for path in store.raw.unknown_packs()
-    )
+        name = (stream.agent, stream.native_id)
+        yield Step(number, len(streams), tuple(Fault(STREAM, name, message) for message in store.raw.faults(stream)))
+    unknown = [Fault(LEFTOVER, str(path), f"Pack belongs to no session: {path}") for path in store.raw.unknown_packs()]
     yield Step(len(streams), len(streams), unknown)
-
-
-def _stream_faults(store: Store, stream: HeldStream) -> Iterator[Fault]:
-    faults = list(store.raw.faults(stream))
-    now = store.raw.find(stream.agent, stream.native_id) if faults else stream
-    if now != stream:  # a sweep has written to it meanwhile
-        yield from _stream_faults(store, now) if now else ()
-        return
-    yield from (Fault(STREAM, (stream.agent, stream.native_id), message) for message in faults)
 
 
 def _rows(store: Store) -> Look:
     """Whether each session's row in memory.db tells of the events that are held."""
-    sessions = store.sessions.find(SessionFilter())
+    sessions = {(row.agent, row.native_session_id): row for row in store.sessions.find(SessionFilter())}
     streams = {(stream.agent, stream.native_id): stream for stream in store.raw.streams()}
-    for number, session in enumerate(sessions, start=1):
-        name = (session.agent, session.native_session_id)
-        stream = streams.pop(name, None)
-        yield Step(number, len(sessions), tuple(_row_faults(store, session, stream)))
-    untold = [stream for stream in streams.values() if not stream.is_dirty and _content_hash(store, stream)]
-    faults = tuple(
-        Fault(
-            SESSION,
-            (stream.agent, stream.native_id),
-            f"Session has events but no row: {stream.agent}:{stream.native_id}",
-        )
-        for stream in untold
-    )
-    yield Step(len(sessions), len(sessions), faults)
+    names = sessions.keys() | streams
+    for number, name in enumerate(sorted(names), start=1):
+        message = _row_fault(store, sessions.get(name), streams.get(name))
+        yield Step(number, len(names), [Fault(SESSION, name, f"{message}: {':'.join(name)}")] if message else [])
 
 
-def _content_hash(store: Store, stream: HeldStream) -> str | None:
-    """The hash of what is held of a session; None if nothing is."""
-    sessions = store.steps.read([SessionKey(stream.agent, stream.native_id)])
-    return next((content_hash(session.steps) for session in sessions if session.steps), None)
-
-
-def _row_faults(store: Store, session: Session, stream: HeldStream | None) -> Iterator[Fault]:
-    name = (session.agent, session.native_session_id)
-    if session.evicted_at is not None or (stream is not None and stream.is_dirty):
-        return
+def _row_fault(store: Store, session: Session | None, stream: HeldStream | None) -> str | None:
+    if (session and session.evicted_at is not None) or (stream and stream.is_dirty):
+        return None
     if stream is None:
-        yield Fault(SESSION, name, f"Session has a row but no events: {session.session_uid}")
-    elif _content_hash(store, stream) != session.content_hash:
-        yield Fault(SESSION, name, f"Session's events do not match its row: {session.session_uid}")
+        return "Session has a row but no events"
+    held = store.steps.read([SessionKey(stream.agent, stream.native_id)])
+    hashed = next((content_hash(part.steps) for part in held if part.steps), None)
+    if session is None:
+        return "Session has events but no row" if hashed else None
+    return None if hashed == session.content_hash else "Session's events do not match its row"
 
 
 def _sources(store: Store, settings: Settings) -> Look:
     """Every file that is still there, read again from its start and compared with what is held of it."""
+    redactor = cache(Protection(store.folder, settings.redaction).redactor)
+    names, sources = SourceNames(redactor), list[tuple[Source, KnownSource]]()
     unreadable: list[Fault] = []
-    sources = list(_known_sources(store, settings, unreadable))
-    redactor = Protection(store.folder, settings.redaction).redactor() if sources else None
-    for number, (source, known) in enumerate(sources, start=1):
-        if redactor is not None:
-            yield Step(number, len(sources), tuple(_source_faults(store, source, known, redactor)))
-    yield Step(len(sources), len(sources), tuple(unreadable))
-
-
-def _known_sources(store: Store, settings: Settings, unreadable: list[Fault]) -> Iterator[tuple[Source, KnownSource]]:
-    names = SourceNames(Protection(store.folder, settings.redaction).redactor)
     for agent, roots in settings.roots.items():
         known = store.sources.known(settings.host, agent)
         for source in _discovered(adapters()[agent], roots):
+            before = None if source.failure else known.get(names.find(source.path, known))
             if source.failure:
-                unreadable.append(
-                    Fault(SOURCE, str(source.path), f"Not compared, the file {source.failure}: {source.path}")
-                )
-            else:
-                before = known.get(names.find(source.path, known))
-                if before is not None and before.failure is None:
-                    yield source, before
+                message = f"Not compared, the file {source.failure}: {source.path}"
+                unreadable.append(Fault(SOURCE, str(source.path), message))
+            elif before is not None and before.failure is None:
+                sources.append((source, before))
+    for number, (source, before) in enumerate(sources, start=1):
+        yield Step(number, len(sources), list(_source_faults(store, source, before, redactor())))
+    yield Step(len(sources), len(sources), unreadable)
 
 
 def _discovered(adapter: Adapter, roots: Iterable[Path]) -> Iterator[Source]:
@@ -450,10 +368,46 @@ def _source_faults(store: Store, source: Source, known: KnownSource, redactor: R
         for batch in read_batches(adapter, Task(source, row, has_cursor=False), redactor):
             if batch.source.offset > known.row.offset:
                 break  # what was added since is for the next sweep
-            changed += count_changed(store.raw, evicted.without(batch))
+            changed += _count_changed(store.raw, evicted.without(batch))
     except (RecollectError, OSError):
         return  # the next sweep says so
     if changed:
         yield Fault(
             SOURCE, str(source.path), f"File changed since it was read, {changed:,} events differ: {source.path}"
         )
+
+
+def _count_changed(raw: RawCache, batch: Batch) -> int:
+    """How many events of a file are held as something else."""
+    agent = batch.source.agent
+    # Not one that was forgotten, nor one that other rules have redacted.
+    kept = (stream for stream in batch.streams if raw.rules(agent, stream.native_id) == batch.redacted_with)
+    return sum(_changed_events(raw, agent, stream) for stream in kept)
+
+
+def _changed_events(raw: RawCache, agent: str, stream: StreamBatch) -> int:
+    rows = [EventRow._make(row) for row in stream.rows]
+    held = raw.stored([row.event_uid for row in rows])
+    missing, other = 0, []
+    for row in rows:
+        stored = held.get(row.event_uid)
+        if stored is None:
+            is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & MAY_REPEAT
+            missing += not is_dropped
+        elif (
+            not (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED)
+            and stored.payload_hash != row.payload_hash
+        ):
+            other += [] if raw.stored([second_uid(row.event_uid, row.payload_hash)]) else [row]
+    return missing + (_differing(raw, agent, stream, other) if other else 0)
+
+
+def _differing(raw: RawCache, agent: str, stream: StreamBatch, rows: list[EventRow]) -> int:
+    """How many of these tell something else than what is held, whichever rule found a secret in it first."""
+    held = raw.find(agent, stream.native_id)
+    if held is None:
+        return 0  # forgotten meanwhile
+    content = b"".join(part.payloads for frame in stream.frames if (part := unpack_entry(frame.entry)))
+    read = {row.event_uid: content[row.payload_start : row.payload_start + row.payload_bytes] for row in rows}
+    stored = {row.event_uid: payload or b"" for row, payload in raw.iter_events(held)}
+    return sum(without_rules(stored.get(uid, b"")) != without_rules(new) for uid, new in read.items())

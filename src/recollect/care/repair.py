@@ -4,7 +4,7 @@
 the damaged one, and takes its place when it is whole; memory.db from its copy, the ledger and cache.db. Damaged files
 are set aside, never deleted. A repair that was stopped is simply run again.
 
-Bringing an evicted session's raw detail back from the agent's own file.
+`rehydrate_session` brings an evicted session's raw detail back from the agent's own file.
 """
 
 import os
@@ -44,44 +44,41 @@ from recollect.store import (
 from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport
 
+# What is done about the faults of a part, or of a database, in this order
+_STEPS = {
+    ABANDONED: "Remove leftovers of interrupted commands: {names}",
+    CACHE_NAME: "Rebuild cache.db from the packs, set the damaged one aside, read all sources again",
+    MEMORY_NAME: "Set memory.db aside, rebuild it from its copy, the ledger and cache.db",
+    LEDGER: "Keep a copy of the ledger, and rewrite it without its damaged lines",
+    LEDGER_GAP: "Restore records missing from the ledger from memory.db",
+    KEY: "Create a new redaction key; `recollect redact --rescan` then marks all secrets with it",
+    STREAM: "Keep the intact payloads of {count:,} sessions, and read their sources again",
+    SESSION: "Rebuild the rows of {count:,} sessions",
+    BEHIND: "Restore the records of the ledger, read what is missing from the sources, set a new high-water mark",
+}
 
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
-    """What is to be rebuilt. `steps` says it in sentences."""
 
-    databases: tuple[str, ...] = ()
-    streams: tuple[tuple[str, str], ...] = ()
-    sessions: tuple[tuple[str, str], ...] = ()
-    has_ledger_damage: bool = False
-    has_ledger_gap: bool = False
-    has_lost_key: bool = False
-    is_behind: bool = False
-    abandoned: tuple[str, ...] = ()
+class RepairPlan(NamedTuple):
+    """What is to be rebuilt: by part the names of what has faults, and by database."""
+
+    names: dict[str, list[Any]]
+
+    def of(self, part: str) -> list[Any]:
+        return self.names.get(part, [])
+
+    @property
+    def databases(self) -> list[str]:
+        return self.of(DATABASE)
 
     @property
     def steps(self) -> list[str]:
-        steps: list[str] = []
-        if self.abandoned:
-            steps.append(f"Remove leftovers of interrupted commands: {', '.join(self.abandoned)}")
-        if CACHE_NAME in self.databases:
-            steps.append("Rebuild cache.db from the packs, set the damaged one aside, read all sources again")
-        if MEMORY_NAME in self.databases:
-            steps.append("Set memory.db aside, rebuild it from its copy, the ledger and cache.db")
-        if self.has_ledger_damage:
-            steps.append("Keep a copy of the ledger, and rewrite it without its damaged lines")
-        if self.has_ledger_gap:
-            steps.append("Restore records missing from the ledger from memory.db")
-        if self.has_lost_key:
-            steps.append("Create a new redaction key; `recollect redact --rescan` then marks all secrets with it")
-        if self.streams:
-            steps.append(f"Keep the intact payloads of {len(self.streams):,} sessions, and read their sources again")
-        if self.sessions:
-            steps.append(f"Rebuild the rows of {len(self.sessions):,} sessions")
-        if self.is_behind:
-            steps.append(
-                "Restore the records of the ledger, read what is missing from the sources, set a new high-water mark"
-            )
-        return steps
+        """The plan in sentences."""
+        due = self.names | {name: [name] for name in self.databases}
+        return [
+            sentence.format(names=", ".join(map(str, due[part])), count=len(due[part]))
+            for part, sentence in _STEPS.items()
+            if part in due
+        ]
 
 
 @dataclass(slots=True)
@@ -98,22 +95,12 @@ class RepairReport:
 
 
 def plan_repair(faults: Iterable[Fault]) -> RepairPlan:
-    """Which parts have to be rebuilt; faults that need nothing done (a changed source) are left out."""
-    all_faults = list(faults)
-
-    def names(part: str) -> tuple[Any, ...]:
-        return tuple(dict.fromkeys(fault.name for fault in all_faults if fault.part == part))
-
-    return RepairPlan(
-        databases=names(DATABASE),
-        streams=names(STREAM),
-        sessions=names(SESSION),
-        has_ledger_damage=bool(names(LEDGER)),
-        has_ledger_gap=bool(names(LEDGER_GAP)),
-        has_lost_key=bool(names(KEY)),
-        is_behind=bool(names(BEHIND) or names(NO_MARK)),
-        abandoned=names(ABANDONED),
-    )
+    """Which parts have to be rebuilt; faults that need nothing done (a changed source) are in no step."""
+    names: dict[str, list[Any]] = {}
+    for fault in faults:
+        known = names.setdefault(BEHIND if fault.part == NO_MARK else fault.part, [])
+        known += [] if fault.name in known else [fault.name]
+    return RepairPlan(names)
 
 
 class LostEvent(NamedTuple):
@@ -160,7 +147,7 @@ def _require_room(folder: Path, repair: RepairPlan) -> None:
 
 
 def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
-    if repair.has_ledger_damage:
+    if repair.of(LEDGER):
         aside.keep_file(folder / LEDGER_NAME)
         Ledger(folder).rewrite(lambda record: True, is_repair=True)
     if any(path.exists() for name in repair.databases for path in files_of(folder / name)):
@@ -171,7 +158,7 @@ def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
             restore_copy(folder / MEMORY_NAME)
     if repair.databases:
         forget_marks(folder, repair.databases)
-    if repair.has_lost_key:
+    if repair.of(KEY):
         aside.take(folder / KEY_FILE)
         load_key(folder)
 
@@ -180,17 +167,17 @@ def _rebuild(
     store: Store, repair: RepairPlan, aside: Quarantine, report: RepairReport, progress: Progress
 ) -> list[LostEvent]:
     lost: list[LostEvent] = []
-    for number, name in enumerate(repair.streams, start=1):
+    for number, name in enumerate(repair.of(STREAM), start=1):
         lost += _drop_damaged(store, name, aside)
-        progress("repairing", number, len(repair.streams))
-    if repair.databases or repair.is_behind:
+        progress("repairing", number, len(repair.of(STREAM)))
+    if repair.databases or repair.of(BEHIND):
         own = Counter({COPY: int(aside.copy is not None)})
         report.records_restored = dict(store.restore_records() - own)
         store.evictions.note_held_usage()
         store.streams.set_all_dirty()
     if missing := store.missing_records():
         store.ledger.extend(missing)
-    store.streams.set_dirty(repair.sessions, True)
+    store.streams.set_dirty(repair.of(SESSION), True)
     return lost
 
 

@@ -1,15 +1,12 @@
-"""Sessions in files of their own: a line of JSON for what lasts of each, and a pack for its events.
+"""Sessions in files of their own, and back: a line of JSON for what lasts of each, and a pack for its events.
 
 An export is a folder, or the same folder in one `.tar.zst` file; docs/backup.md describes its files. Imported, here or
 elsewhere, it gives the same content hashes again.
 
-Importing the sessions of an export, from this store or another.
-
-The export is compared with its manifest, and every session in it checked, before anything is stored. What this store
-holds already stays as it is, so importing twice adds nothing. Sessions are redacted by this store's rules.
+Before an import stores anything, the export is compared with its manifest, and every session in it checked. What this
+store holds already stays as it is, so importing twice adds nothing. Sessions are redacted by this store's rules.
 """
 
-import os
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +32,7 @@ from recollect.care.bundle import (
 from recollect.config import Settings
 from recollect.distill import parse_digest
 from recollect.errors import BadBackup, Busy, StoreUnwritable
+from recollect.files import remove
 from recollect.ingest import Protection, exclude_of, protected_json, protected_line, protected_names, without_secrets
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
@@ -61,7 +59,6 @@ from recollect.store import (
     make_frames,
     origin_of,
     redact_rows,
-    remove,
     without_forgotten,
     work_folder,
 )
@@ -140,8 +137,6 @@ class _Writer:
             for number, session in enumerate(sessions, start=1):
                 file.write(orjson.dumps(self._line(session)) + b"\n")
                 progress("exporting", number, len(sessions))
-            file.flush()
-            os.fsync(file.fileno())
 
     def _line(self, session: Session) -> dict[str, Any]:
         key = SessionKey(session.agent, session.native_session_id)
@@ -163,8 +158,6 @@ class _Writer:
                 events += len(framed.rows)
                 self.damaged += len(framed.lost)
                 file.writelines(frame.entry for frame in framed.frames)
-            file.flush()
-            os.fsync(file.fileno())
         self.events += events
         if events:
             return name
@@ -374,14 +367,19 @@ def import_sessions(store: Store, settings: Settings, path: Path, progress: Prog
 
 
 def _import(store: Store, settings: Settings, path: Path, folder: Path, progress: Progress) -> ImportReport:
-    before = store.sessions.count()
+    before, events_new = store.sessions.count(), 0
     hint = "nothing was changed; export it again"
     try:
         lines = (folder / SESSIONS).read_bytes().splitlines()
         sessions = {session.key: session for session in (ExportedSession(orjson.loads(line), folder) for line in lines)}
-        importer = _Importer(store, settings, sessions)
+        redactor = Protection(store.folder, settings.redaction).redactor()
+        tombstones = Tombstones(store.tombstones, store.sources)
+        excluded = _excluded(store, settings, sessions)
         hint = "sessions imported so far are complete; export it again"
-        importer.put(progress)
+        for done, (key, session) in enumerate(sessions.items(), start=1):
+            events_new += _put(store, session, redactor, tombstones, is_excluded=key in excluded)
+            progress("importing", done, len(sessions))
+        store.keep_copy(is_due=True)
     except INVALID as error:
         raise BadBackup(f"Invalid content: {path}", hint) from error
     try:
@@ -396,38 +394,29 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
         sessions=len(sessions),
         sessions_new=store.sessions.count() - before,
         events=sum(session.events for session in sessions.values()),
-        events_new=importer.events_new,
+        events_new=events_new,
         different=sum(
             row.content_hash != hashes.get(SessionKey(row.agent, row.native_session_id), row.content_hash)
             for row in rows
         ),
-        forgotten=sum(importer.tombstones.hold(*key) for key in sessions),
-        excluded=len(importer.excluded),
+        forgotten=sum(tombstones.hold(*key) for key in sessions),
+        excluded=len(excluded),
         is_settled=is_settled,
     )
 
 
-class _Importer:
-    """Stores the sessions of an export, but for those that the user forgot or excludes."""
-
-    def __init__(self, store: Store, settings: Settings, sessions: Sessions) -> None:
-        self._store = store
-        self._sessions = sessions
-        self._redactor = Protection(store.folder, settings.redaction).redactor()
-        self.tombstones = Tombstones(store.tombstones, store.sources)
-        self.excluded = _excluded(store, settings, sessions)
-        self.events_new = 0
-
-    def put(self, progress: Progress) -> None:
-        for done, (key, session) in enumerate(self._sessions.items(), start=1):
-            batches = list(session.batches(self._redactor))
-            self.tombstones.inherit(key.agent, [info for batch in batches for info in batch.infos.items()])
-            if key not in self.excluded and not self.tombstones.hold(*key):
-                kept = [without_forgotten(batch, self.tombstones) for batch in batches]
-                self.events_new += self._store.intake.put(kept, Sources.save_unread).events_new if kept else 0
-                self._store.lasting.put(key, redact_rows(self._redactor, session.lasting))
-            progress("importing", done, len(self._sessions))
-        self._store.keep_copy(is_due=True)
+def _put(
+    store: Store, session: ExportedSession, redactor: Redactor, tombstones: Tombstones, *, is_excluded: bool
+) -> int:
+    """Store a session, unless the user forgot or excludes it; returns how many events were new."""
+    key, batches = session.key, list(session.batches(redactor))
+    tombstones.inherit(key.agent, [info for batch in batches for info in batch.infos.items()])
+    if is_excluded or tombstones.hold(*key):
+        return 0
+    kept = [without_forgotten(batch, tombstones) for batch in batches]
+    events_new = store.intake.put(kept, Sources.save_unread).events_new if kept else 0
+    store.lasting.put(key, redact_rows(redactor, session.lasting))
+    return events_new
 
 
 def _excluded(store: Store, settings: Settings, sessions: Sessions) -> set[SessionKey]:

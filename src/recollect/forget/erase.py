@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from recollect import analysis, sessions
 from recollect.errors import Busy, StoreUnwritable
+from recollect.files import remove, replace_file
 from recollect.forget.answers import expire_answers
 from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
 from recollect.progress import silent
-from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root, remove, replace_file
+from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor

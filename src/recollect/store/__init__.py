@@ -27,7 +27,6 @@ _load = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recollect.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
     from recollect.store.batch import (
         Batch,
         CostTotalRow,
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     )
     from recollect.store.replacement import Quarantine, files_of, finish_replacing, rebuild_cache, replace_store
     from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
-    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
+    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_damaged_pages
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
     from recollect.store.sqlite.locks import (
         SweepState,

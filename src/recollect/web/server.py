@@ -12,9 +12,8 @@ from pathlib import Path
 import uvicorn
 
 from recollect.api import open_memory
-from recollect.files import write_new
+from recollect.files import work_name, write_new
 from recollect.loopback import HOST
-from recollect.store import work_name
 from recollect.web.app import Site, make_app
 from recollect.web.guard import Tokens
 from recollect.web.live import Live

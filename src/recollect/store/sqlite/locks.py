@@ -1,7 +1,6 @@
 """Locks between processes: one sweep at a time, and a fair queue of short writes.
 
-What processes leave for one another beside the databases: how sweeps went, who watches, what pushes spent.
-
+Processes also leave one another notes beside the databases: how sweeps went, who watches, what pushes spent.
 The sweep's state is in its lock file, whose modification time is when the last complete sweep began: a sweep that finds
 nothing new changes nothing else. It names the agents' homes and no file in them, so there is nothing in it to forget; a
 home with a secret in its path is left out, because no stored path begins with it.

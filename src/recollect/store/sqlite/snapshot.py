@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from recollect.errors import Busy, RecollectError, StoreUnwritable
-from recollect.files import sync, work_name, write_all, written_beside
+from recollect.files import new_file, sync, work_name, write_all, written_beside
 from recollect.store.sqlite import checksums
 from recollect.store.sqlite.database import Database, require_utf8, translated
 from recollect.store.sqlite.locks import write_lock
@@ -90,7 +90,8 @@ def keep_copy(database: Database, *, is_due: bool = False) -> None:
 def _make_empty(path: Path) -> None:
     """Make the file before SQLite does, so that it is the user's alone."""
     path.unlink(missing_ok=True)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with new_file(path):
+        pass
 
 
 def _copy_path(database: Path) -> Path:
