@@ -7,7 +7,7 @@ end it anywhere, and what was not looked at is reported.
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -93,34 +93,56 @@ class Fault(NamedTuple):
     message: str
 
 
-class Step(NamedTuple):
-    """How far a look has come, and what it has just found."""
-
-    done: int
-    total: int
-    faults: Sequence[Fault] = ()
+# After every step: how much of how much is done, and the faults that it found.
+Look = Iterator[tuple[int, int, Sequence[Fault]]]
 
 
-Look = Iterator[Step]
-
-
-@dataclass(slots=True)
 class Inspection:
     """What was found, and what was not looked at: for lack of time, or because something was in the way."""
 
-    faults: list[Fault] = field(default_factory=list)
-    looked_at: dict[str, int] = field(default_factory=dict)
-    not_looked_at: list[str] = field(default_factory=list)
-    out_of_reach: list[str] = field(default_factory=list)
+    def __init__(self, progress: Progress, max_seconds: float | None) -> None:
+        self.faults: list[Fault] = []
+        self.out_of_reach: list[str] = []
+        self._looked_at: dict[str, int] = {}
+        self._not_looked_at: list[str] = []
+        self._progress = progress
+        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+
+    def has(self, part: str) -> bool:
+        return any(fault.part == part for fault in self.faults)
+
+    def has_time(self) -> bool:
+        return self._deadline is None or time.monotonic() < self._deadline
+
+    def look(self, name: str, look: Look) -> None:
+        """Take one step after the other until the time is over."""
+        done, total, missed = 0, 0, self._not_looked_at
+        try:
+            while self.has_time():
+                step = next(look, None)
+                if step is None:
+                    self._looked_at[name] = done
+                    return
+                done, total, faults = step
+                self.faults += faults
+                self._progress(name, done, total)
+        except apsw.InterruptError:
+            pass
+        except StoreTooNew:
+            raise  # that is no damage, and nothing for this version to judge
+        except (RecollectError, OSError, apsw.Error) as error:
+            self.faults.append(_unreadable(error, name))
+            missed = self.out_of_reach
+        missed.append(f"{name} ({done:,} of {total:,} were)" if total else name)
 
     def findings(self) -> list[Finding]:
         """As doctor reports them, with many of a kind summed up; leftovers it has reported already."""
         parts = dict.fromkeys(fault.part for fault in self.faults if fault.part != ABANDONED)
         findings = [finding for part in parts for finding in self._told(part)]
-        findings += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self.not_looked_at]
+        findings += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self._not_looked_at]
         findings += [Finding(NOTE, "deep", f"Not checked: {name}") for name in self.out_of_reach]
         if not any(finding.level == PROBLEM for finding in findings):
-            seen = ", ".join(f"{count:,} {name}" for name, count in self.looked_at.items() if count > 1)
+            seen = ", ".join(f"{count:,} {name}" for name, count in self._looked_at.items() if count > 1)
             findings.append(Finding(OK, "deep", f"Every byte checked is intact: {seen}"))
         return findings
 
@@ -138,29 +160,25 @@ def inspect_store(settings: Settings, progress: Progress, max_seconds: float | N
 
     Raises StoreTooNew for the store of a newer version.
     """
-    run = _Run(progress, max_seconds)
+    run = Inspection(progress, max_seconds)
     left = [Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in abandoned(settings.folder)]
     run.look("leftovers of interrupted commands", _one_step(left))
     for name in DATABASES:
         run.look(f"pages of {name}", _pages(settings.folder, name))
-    damaged = {fault.name for fault in run.inspection.faults}
+    damaged = {fault.name for fault in run.faults}
     for name in DATABASES:
         if name not in damaged:
             run.look(name, _opening(settings.folder, name))
-    if run.has_damaged_database:
+    if run.has(DATABASE):
         run.look("ledger lines", _ledger(Ledger(settings.folder)))
-        run.inspection.out_of_reach.append(_NEEDS_BOTH)
-        return run.inspection
-    try:
-        store = open_store(settings.folder)
-    except NotFound:
-        return run.inspection
-    with store:
-        _look_at_store(store, settings, run)
-    return run.inspection
+        run.out_of_reach.append(_NEEDS_BOTH)
+    else:
+        with suppress(NotFound), open_store(settings.folder) as store:
+            _look_at_store(store, settings, run)
+    return run
 
 
-def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
+def _look_at_store(store: Store, settings: Settings, run: Inspection) -> None:
     run.look("alarms", _one_step(_alarms(store)))
     run.look("ledger lines", _ledger(store.ledger))
     for database in store.databases:
@@ -168,54 +186,17 @@ def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
         for what, faults in ("structure", store.check.iter_structure_faults), ("rows", store.check.iter_content_faults):
             found = (Fault(DATABASE, name, message) for message in faults(name, run.has_time))
             run.look(f"{what} of {name}", _one_step(found))
-    if run.has_damaged_database:
-        run.inspection.out_of_reach.append(_NEEDS_BOTH)
+    if run.has(DATABASE):
+        run.out_of_reach.append(_NEEDS_BOTH)
         return
     run.look("ledger records", _one_step(_ledger_gaps(store)))
     run.look("redaction key", _one_step(_key_faults(store, store.folder / KEY_FILE)))
     run.look("sessions", _streams(store))
     run.look("session rows", _rows(store))
-    if any(fault.part == KEY for fault in run.inspection.faults):
-        run.inspection.out_of_reach.append("source files (compared after redaction)")
+    if run.has(KEY):
+        run.out_of_reach.append("source files (compared after redaction)")
     else:
         run.look("source files", _sources(store, settings))
-
-
-class _Run:
-    """Runs looks one after the other until the time is over."""
-
-    def __init__(self, progress: Progress, max_seconds: float | None) -> None:
-        self.inspection = Inspection()
-        self._progress = progress
-        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
-
-    @property
-    def has_damaged_database(self) -> bool:
-        return any(fault.part == DATABASE for fault in self.inspection.faults)
-
-    def has_time(self) -> bool:
-        return self._deadline is None or time.monotonic() < self._deadline
-
-    def look(self, name: str, look: Look) -> None:
-        step, names = Step(0, 0), self.inspection.not_looked_at
-        try:
-            while self.has_time():
-                following = next(look, None)
-                if following is None:
-                    self.inspection.looked_at[name] = step.done
-                    return
-                step = following
-                self.inspection.faults += step.faults
-                self._progress(name, step.done, step.total)
-        except apsw.InterruptError:
-            pass
-        except StoreTooNew:
-            raise  # that is no damage, and nothing for this version to judge
-        except (RecollectError, OSError, apsw.Error) as error:
-            self.inspection.faults.append(_unreadable(error, name))
-            names = self.inspection.out_of_reach
-        whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
-        names.append(name + whole)
 
 
 def _unreadable(error: Exception, look: str) -> Fault:
@@ -237,9 +218,9 @@ def _pages(folder: Path, name: str) -> Look:
     for number, page in enumerate(iter_damaged_pages(path, lambda: open_database(path)), start=1):
         if page is not None:
             message = f"Page {page:,} of {name} is damaged: {path}"
-            yield Step(min(number, total), total, (Fault(DATABASE, name, message),))
+            yield min(number, total), total, [Fault(DATABASE, name, message)]
         elif number % _PAGES_A_STEP == 0 or number == total:
-            yield Step(number, total)
+            yield number, total, ()
 
 
 def _opening(folder: Path, name: str) -> Look:
@@ -250,14 +231,14 @@ def _opening(folder: Path, name: str) -> Look:
         except StoreTooNew:
             raise
         except (RecollectError, OSError, apsw.Error) as error:
-            yield Step(1, 1, (Fault(DATABASE, name, str(error)),))
+            yield 1, 1, [Fault(DATABASE, name, str(error))]
     elif others := [other for other in (*DATABASES, LEDGER_NAME) if (folder / other).exists()]:
-        yield Step(1, 1, (Fault(DATABASE, name, f"{name} is missing beside {', '.join(others)}: {folder}"),))
-    yield Step(1, 1)
+        yield 1, 1, [Fault(DATABASE, name, f"{name} is missing beside {', '.join(others)}: {folder}")]
+    yield 1, 1, ()
 
 
 def _one_step(faults: Iterable[Fault]) -> Look:
-    yield Step(1, 1, tuple(faults))
+    yield 1, 1, list(faults)
 
 
 def _alarms(store: Store) -> Iterator[Fault]:
@@ -272,7 +253,7 @@ def _alarms(store: Store) -> Iterator[Fault]:
 def _ledger(ledger: Ledger) -> Look:
     damage = ledger.damage()
     count = sum(1 for _ in ledger.records()) + len(damage)
-    yield Step(count, count, tuple(Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage))
+    yield count, count, [Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage]
 
 
 def _ledger_gaps(store: Store) -> Iterator[Fault]:
@@ -303,9 +284,9 @@ def _streams(store: Store) -> Look:
     streams = store.raw.streams()
     for number, stream in enumerate(streams, start=1):
         name = (stream.agent, stream.native_id)
-        yield Step(number, len(streams), tuple(Fault(STREAM, name, message) for message in store.raw.faults(stream)))
+        yield number, len(streams), [Fault(STREAM, name, message) for message in store.raw.faults(stream)]
     unknown = [Fault(LEFTOVER, str(path), f"Pack belongs to no session: {path}") for path in store.raw.unknown_packs()]
-    yield Step(len(streams), len(streams), unknown)
+    yield len(streams), len(streams), unknown
 
 
 def _rows(store: Store) -> Look:
@@ -315,7 +296,7 @@ def _rows(store: Store) -> Look:
     names = sessions.keys() | streams
     for number, name in enumerate(sorted(names), start=1):
         message = _row_fault(store, sessions.get(name), streams.get(name))
-        yield Step(number, len(names), [Fault(SESSION, name, f"{message}: {':'.join(name)}")] if message else [])
+        yield number, len(names), [Fault(SESSION, name, f"{message}: {':'.join(name)}")] if message else []
 
 
 def _row_fault(store: Store, session: Session | None, stream: HeldStream | None) -> str | None:
@@ -345,8 +326,8 @@ def _sources(store: Store, settings: Settings) -> Look:
             elif before is not None and before.failure is None:
                 sources.append((source, before))
     for number, (source, before) in enumerate(sources, start=1):
-        yield Step(number, len(sources), list(_source_faults(store, source, before, redactor())))
-    yield Step(len(sources), len(sources), unreadable)
+        yield number, len(sources), list(_source_faults(store, source, before, redactor()))
+    yield len(sources), len(sources), unreadable
 
 
 def _discovered(adapter: Adapter, roots: Iterable[Path]) -> Iterator[Source]:
