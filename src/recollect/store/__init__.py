@@ -350,10 +350,11 @@ class Store:
 
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
-    from recollect.store.replacement import finish_replacing  # not needed to look something up
-
     _refuse_writable_by_others(folder)
-    finish_replacing(folder)
+    if (folder / "replacement").exists():
+        from recollect.store.replacement import finish_replacing  # only after a restore that was killed
+
+        finish_replacing(folder)
     if not (folder / MEMORY_NAME).exists() and not create:
         _refuse_incomplete(folder)
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
