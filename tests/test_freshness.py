@@ -10,7 +10,7 @@ from recollect.agents import adapters
 from recollect.api import open_memory
 from recollect.cli.entry import main
 from recollect.ingest import freshness
-from recollect.store.sqlite.locks import sweep_lock
+from recollect.store import sweep_lock
 from tests.builders import AGENT, Home, ScriptedAdapter, event
 
 
@@ -141,7 +141,7 @@ def test_a_session_of_an_unfinished_sweep_is_shown_by_its_request_and_the_time_o
 
 def test_a_first_sweep_that_has_just_begun_is_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "new"))
-    with open_memory() as memory, sweep_lock(memory._store.folder):
+    with open_memory(), sweep_lock(tmp_path / "new"):
         result = run("search", "zebra")
 
     assert result.stderr.strip() == "A sweep is running"

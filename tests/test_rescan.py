@@ -116,7 +116,7 @@ def _found(memory: Memory) -> dict[str, list[str]]:
 
 
 def _unpacked(path: Path) -> bytes:
-    return b"".join(b"".join(frame.content) for frame in iter_frames(path))
+    return b"".join(b"".join(content) for _, content in iter_frames(path))
 
 
 def _bytes_of_databases(folder: Path) -> dict[str, list[str]]:

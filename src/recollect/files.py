@@ -1,157 +1,187 @@
-"""New files that are complete or absent, whatever happens while they are written; and folders shared with a sandbox.
+"""Files that are complete or absent whatever happens, what dead processes leave of them, and why a write failed.
 
-A sandboxed agent can write to a shared folder, too: nothing in it is followed, trusted or read without end.
+Work files are what processes write beside its place until it is complete. They are called `.<what>.<process>.tmp`,
+maybe with an ending. A folder among them holds whole texts: its process holds a lock on it, because process numbers are
+soon used again.
 """
 
+import errno
+import fcntl
 import os
 import re
-import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-from recollect.errors import UsageError
+from recollect.errors import StoreUnwritable
+
+SHARED_INDEX_BYTES = 64 * 1024
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file that only the user may read; raises FileExistsError if there is one already."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp.{secrets.token_hex(4)}")
+def is_full(folder: Path) -> bool:
+    """Whether there is no room even for the small file that SQLite shares among its readers."""
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize < SHARED_INDEX_BYTES or (space.f_files > 0 and space.f_favail == 0)
+
+
+def has_no_room(error: OSError) -> bool:
+    return error.errno in _NO_ROOM
+
+
+def unwritable(folder: Path, reason: str, *, no_room: bool = False) -> StoreUnwritable:
+    """The error for a failed write: the disk is full, the folder is read-only, or `reason`."""
+    if no_room or (os.access(folder, os.F_OK) and is_full(folder)):
+        return StoreUnwritable(f"Disk full: {folder}", "free some space, then try again; nothing has been lost")
+    if not os.access(folder, os.W_OK):
+        return StoreUnwritable(
+            f"Store is read-only: {folder}", "make it writable, or set RECOLLECT_HOME to another folder"
+        )
+    return StoreUnwritable(
+        f"Cannot use the store ({reason}): {folder}",
+        "check the permissions of its files and its disk; nothing has been lost",
+    )
+
+
+_NAME = re.compile(r"\.(?P<what>.+)\.(?P<process>[0-9]+)\.tmp(?:[.-].*)?", re.DOTALL)
+
+
+def work_name(what: str) -> str:
+    """The name of this process's work file for `what`."""
+    return f".{what}.{os.getpid()}.tmp"
+
+
+def abandoned(folder: Path) -> list[Path]:
+    """Work files that dead processes left in a folder of our own."""
+    files = [path for path in _listed(folder) if _NAME.fullmatch(path.name)]
+    return sorted(path for path in files if (_is_free(path) if path.is_dir() else not _has_owner(path)))
+
+
+def left_beside(path: Path) -> list[Path]:
+    """Work files of any process for a path."""
+    names = ((_NAME.fullmatch(other.name), other) for other in _listed(path.parent))
+    return sorted(other for name, other in names if name is not None and name["what"] == path.name)
+
+
+def drop_abandoned(folder: Path) -> None:
+    for path in abandoned(folder):
+        remove(path)
+
+
+def drop_left_beside(path: Path) -> None:
+    """Remove work files for a path of dead processes, or of an earlier one with this one's number."""
+    for left in left_beside(path):
+        if not _has_owner(left):
+            remove(left)
+
+
+def remove(path: Path) -> None:
+    import shutil  # slow to load, and seldom needed
+
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _listed(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from folder.iterdir()
+
+
+def _has_owner(path: Path) -> bool:
+    """Whether the process that a name mentions is running, and is not this one."""
+    name = _NAME.fullmatch(path.name)
+    process = int(name["process"]) if name else 0
+    if process in (0, os.getpid()):
+        return False
     try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-TASKS, ANSWERS, INPUT = "tasks", "answers", "input"
-HISTORY_NAME, TASKS_NAME = "session_history.json", "current_tasks.json"
-CLOSE_NAME = "_close"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
-_MODE = 0o600
-
-
-class SharedFolder:
-    """An open folder. Names are looked up in it alone: a link in its place, or to elsewhere, is not followed."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    @contextmanager
-    def below(self, name: str) -> Iterator["SharedFolder"]:
-        """A folder in this one, made if it is not there; raises UsageError if something else has its name."""
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=self._fd)
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=self._fd)
-        except OSError as error:
-            raise UsageError(f"Not a folder: {name}", "remove whatever is there") from error
-        try:
-            yield SharedFolder(fd)
-        finally:
-            os.close(fd)
-
-    def names(self, ending: str = ".json") -> list[str]:
-        """The files with a plain name and this ending, in order; unfinished ones (`.x`, `x.tmp`) are left out."""
-        with os.scandir(self._fd) as entries:  # a path could be a link by now
-            names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
-        return sorted(name for name in names if name.endswith(ending) and _NAME.fullmatch(name))
-
-    def drop(self, before_ms: int | None = None) -> None:
-        """Delete all files, unfinished ones too, or those that changed before then."""
-        with os.scandir(self._fd) as entries:
-            names = [entry.name for entry in entries]
-        for name in names:
-            with suppress(FileNotFoundError):  # its reader may delete it too
-                if before_ms is None or self.changed_ms(name) < before_ms:
-                    self.remove(name)
-
-    def has(self, name: str) -> bool:
-        try:
-            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        except OSError:
-            return False
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
         return True
+    return True
 
-    def read(self, name: str, most_bytes: int) -> bytes:
-        """A file's content; raises UsageError for a link, a device, or more than `most_bytes`."""
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _FLAGS, dir_fd=self._fd)
-        except OSError as error:
-            raise UsageError(f"Cannot be read ({error.strerror}): {name}", "write a plain file") from error
-        facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-            os.close(fd)
-            raise UsageError(f"Not a plain file: {name}", "write a plain file, then rename it")
-        with open(fd, "rb") as file:
-            content = file.read(most_bytes + 1)
-        if len(content) > most_bytes:
-            raise UsageError(f"Larger than {most_bytes:,} bytes: {name}", "send less")
-        return content
 
-    def write(self, name: str, content: bytes) -> None:
-        """Put a file there whole, or not at all; what has its name is replaced, be it a link or an empty folder.
+def _is_free(folder: Path) -> bool:
+    """Whether nobody works in a folder."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
 
-        Raises UsageError for a folder with something in it.
-        """
-        unfinished = f".{name}.{os.getpid()}.tmp"
-        self.remove(unfinished)
-        fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _MODE, dir_fd=self._fd)
-        with open(fd, "wb") as file:
-            file.write(content)
-            file.flush()
+
+def replace_file(path: Path, content: bytes, *, is_durable: bool = True) -> None:
+    """Write a file so that a crash leaves the old content or the new one; only the user may read it.
+
+    What can be made again need not be durable: it does not wait for the disk.
+    """
+    with written_beside(path) as fd:
+        write_all(fd, content)
+        if is_durable:
             os.fsync(fd)
-        with suppress(OSError):
-            os.rmdir(name, dir_fd=self._fd)
-        try:
-            self.rename(unfinished, name)
-        except IsADirectoryError:
-            self.remove(unfinished)
-            raise UsageError(f"Not a plain file: {name}", "remove the folder") from None
-        os.fsync(self._fd)
-
-    def changed_ms(self, name: str) -> int:
-        """When a file got its name or its content, whichever came last."""
-        return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_ctime_ns // 1_000_000
-
-    def rename(self, name: str, new_name: str) -> None:
-        os.rename(name, new_name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-
-    def remove(self, name: str) -> None:
-        """Delete a file, if it is there; an empty folder in its place goes too."""
-        try:
-            os.unlink(name, dir_fd=self._fd)
-        except FileNotFoundError:
-            return
-        except OSError:  # a folder
-            with suppress(OSError):
-                os.rmdir(name, dir_fd=self._fd)
+    if is_durable:
+        sync(path.parent)
 
 
 @contextmanager
-def open_shared(path: Path) -> Iterator[SharedFolder]:
-    """The folder at `path`, made if it is not there; raises UsageError if something else is."""
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that only the user may read, on the disk at the end of the block; raises FileExistsError."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file whole, on the disk when this returns; raises FileExistsError if there is one already."""
+    beside = path.with_name(f"{work_name(path.name)}.{os.urandom(4).hex()}")
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
-    except (NotADirectoryError, FileExistsError):
-        raise UsageError(f"Not a folder: {path}", "remove whatever is there") from None
+        with new_file(beside) as file:
+            file.write(content)
+        os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[int]:
+    """A new file to write to; it takes the path at the end of the block, and is removed if that fails."""
+    beside = path.with_name(work_name(path.name))
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        yield SharedFolder(fd)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+        beside.replace(path)
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to report
+            beside.unlink()
+        raise
+
+
+def sync(path: Path) -> None:
+    """Flush a file's bytes, or a folder's names, to the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
     finally:
         os.close(fd)
 
 
-def signal_close(ipc: Path) -> None:
-    """Have the group's running agent end: its runner looks for this file."""
-    with open_shared(ipc) as folder, folder.below(INPUT) as inputs:
-        inputs.write(CLOSE_NAME, b"")
+def write_all(fd: int, content: bytes) -> None:
+    """Write all of it, however little the system takes at once."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -14,7 +14,7 @@ import pytest
 
 from recollect.api import open_memory
 from recollect.api.groups import Prompting
-from recollect.care.plugin import hook_command
+from recollect.care.install import hook_command
 from recollect.errors import RecollectError
 from recollect.groups.runner import RunReport
 from tests.agents.conftest import SCRIPTS, mock_model

@@ -18,7 +18,7 @@ import pytest
 
 from recollect.agents import find_plugin_host
 from recollect.api import Memory, open_memory
-from recollect.care.plugin import hooks_of_agent
+from recollect.care.install import hooks_of_agent
 from recollect.mcp.door import TOOLS, WRITE_TOOLS
 from tests.agents.conftest import PATIENCE_S, SCRIPTS, mock_model, wait_for
 

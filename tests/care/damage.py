@@ -4,19 +4,19 @@ import random
 import shutil
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
+import pytest
 from click.testing import CliRunner, Result
 
 from recollect.agentkit.protocol import BadLine, SessionInfo
 from recollect.api import Memory
 from recollect.cli.entry import main
 from recollect.schema import to_json
-from recollect.store import PAGE_BYTES
-from recollect.store.sqlite import checksums
+from recollect.store import PAGE_BYTES, Store, open_database, open_store
 from tests.builders import AGENT, Home, event, usage
 from tests.care.rig import copy_while_open, held
 from tests.retention.rig import as_copied, evict_all, grow, opened, talk, topic, write
@@ -51,11 +51,12 @@ def build(folder: Path, *, has_sources: bool, has_log: bool) -> Subject:
         memory.sweep()
         memory.forget(memory.plan_forgetting(f"{AGENT}:forgotten"))
         memory.backup(folder / "one.tar.zst")
-        if has_log:
-            memory._store.checkpoint = lambda: None  # type: ignore[method-assign]  the process dies before
-            grow(home, "held1", first=50)
-            write(home, "late", turns=20)
-        memory.sweep()
+        with pytest.MonkeyPatch.context() as patch:
+            if has_log:
+                patch.setattr(Store, "checkpoint", lambda self: None)  # the process dies before
+                grow(home, "held1", first=50)
+                write(home, "late", turns=20)
+            memory.sweep()
         copy_while_open(store, folder / "subject")
     if not has_sources:
         shutil.rmtree(home.folder)
@@ -88,9 +89,8 @@ def _hold(home: Home) -> None:
 
 def told(store: Path, home: Home) -> dict[str, Any]:
     """All that a store tells to whoever asks."""
-    with opened(store, home) as memory:
-        inner, sessions = memory._store, memory.sessions()
-        cache, rows = inner.databases
+    with opened(store, home) as memory, open_store(store) as inner:
+        sessions, (cache, rows) = memory.sessions(), inner.databases
         names = {session.session_uid: (session.agent, session.native_session_id) for session in sessions}
         distilled = "SELECT d.native_session_id, t.* FROM {0} t JOIN digests d ON d.id = t.digest ORDER BY 1, 3, 4, 5"
         return {
@@ -323,14 +323,9 @@ def _bytes(path: Path) -> bytes | None:
 
 def places(path: Path) -> dict[int, tuple[str, str, int]]:
     """What SQLite says of the pages that are in use: table or index, kind of page, number of cells."""
-    connection = apsw.Connection(str(path), vfs=checksums.layer(), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        return {
-            page: (name, kind, cells)
-            for page, name, kind, cells in connection.execute("SELECT pageno, name, pagetype, ncell FROM dbstat")
-        }
-    finally:
-        connection.close()
+    with closing(open_database(path)) as database:
+        rows = database.rows("SELECT pageno, name, pagetype, ncell FROM dbstat")
+    return {page: (name, kind, cells) for page, name, kind, cells in rows}
 
 
 def _is_beyond_repair(subject: Subject, changed: set[str]) -> bool:

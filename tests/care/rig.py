@@ -9,7 +9,6 @@ from recollect import Finding
 from recollect.api import Memory, doctor, open_memory
 from recollect.schema import to_json
 from recollect.store import Store
-from recollect.store.payloads.writer import tidy_shared
 from tests.builders import Home
 from tests.retention.rig import evict_all, opened, row, write
 
@@ -61,8 +60,7 @@ def leave_only_its_row(opened: Store) -> None:
         for table in ("events", "frames", "usage", "stream_sources"):
             connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
         connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
-    tidy_shared(opened.databases[0], opened.folder)
-    opened.keep_copy(is_due=True)
+    opened.rewrites.drop_old()
 
 
 def _told(memory: Memory, session: Any) -> Any:

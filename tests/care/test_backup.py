@@ -16,9 +16,7 @@ import pytest
 
 from recollect.api import open_memory, restore
 from recollect.errors import BadBackup, Busy, RecollectError, StoreUnusable, StoreUnwritable, UsageError
-from recollect.store import open_store
-from recollect.store.sqlite.locks import sweep_lock
-from recollect.store.tables.tombstones import Tombstone
+from recollect.store import Tombstone, open_store, sweep_lock
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.faults.rig import IS_SOAK, as_nobody, command, needs_nobody, needs_root, own, run, run_json
@@ -157,17 +155,6 @@ def test_something_that_is_no_backup_changes_nothing(store: Path, tmp_path: Path
         restore(tmp_path / "file", store)
 
     assert tree(store) == before
-
-
-def test_an_export_is_no_backup(store: Path, tmp_path: Path) -> None:
-    with open_memory(store) as memory:
-        memory.export(tmp_path / "export.tar.zst")
-    before = hashes(store)
-
-    with pytest.raises(BadBackup):
-        restore(tmp_path / "export.tar.zst", store)
-
-    assert hashes(store) == before
 
 
 def test_a_restore_while_a_sweep_runs_is_refused_and_changes_nothing(store: Path, backup: Path) -> None:

@@ -91,6 +91,16 @@ def test_pages_of_two_tables_that_changed_places_cost_nothing(
     assert damage.told(tmp_path / "harmed", lone.home)["sessions"] == lone.told["sessions"]
 
 
+def test_a_page_of_rows_in_the_place_of_an_index_without_any_is_noticed_and_repaired(
+    lone: Subject, tmp_path: Path
+) -> None:
+    index, rows = (_pages_of(lone, "cache.db", name, "leaf")[-1] for name in ("infos_by_root_native_id", "events"))
+    content = (lone.folder / "cache.db").read_bytes()[(rows - 1) * PAGE_BYTES : rows * PAGE_BYTES]
+    harm = damage.put_page("cache.db", index, content)
+
+    assert list(damage.examine(lone, harm, tmp_path / "harmed")) == []
+
+
 @pytest.mark.parametrize("table", ["evictions", "digests"])
 def test_a_blanked_page_that_a_row_goes_on_at_is_noticed_and_the_ledger_has_it(
     lone: Subject, tmp_path: Path, table: str

@@ -7,6 +7,7 @@ import pytest
 from recollect.agentkit.protocol import BadLine, CostTotal, SessionInfo
 from recollect.api import open_memory
 from recollect.schema import TOOL_CALL
+from recollect.store import open_store
 from tests.builders import Home, at_ms, event, usage
 from tests.care.rig import held
 from tests.faults.rig import command, run
@@ -96,8 +97,8 @@ def _import_without_the_rule(store: Path, export: Path) -> None:
     (store / "config.toml").unlink()
     with open_memory(store) as memory:
         memory.import_sessions(export)
-        with memory._store.databases[0].transaction() as connection:
-            connection.execute("UPDATE streams SET redacted_with = NULL")
+    with open_store(store) as opened:
+        opened.databases[0].write("UPDATE streams SET redacted_with = NULL")
     (store / "config.toml").write_text(RULE)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Memory, doctor, open_memory, repair
-from recollect.store.sqlite.locks import sweep_lock, work_folder
+from recollect.store import open_store, sweep_lock, work_folder
 from tests.builders import Home, event
 from tests.faults.rig import command, run
 from tests.forget.traces import forget, left_in
@@ -109,8 +109,8 @@ def test_the_number_of_a_dead_process_may_be_used_again(store: Path, dead: int, 
 
 def _killed_backup(store: Path, path: Path, dead: int) -> list[Path]:
     """What lies there when a backup was killed: it was noted before it was begun."""
-    with open_memory(store) as memory:
-        memory._store.copies.note_copy("backup", path)
+    with open_store(store) as opened:
+        opened.copies.note_copy("backup", path)
     names = [f".{path.name}.{dead}.tmp{ending}" for ending in ("", ".db", ".db-journal")]
     left = [path.with_name(name) for name in names]
     for one in left:

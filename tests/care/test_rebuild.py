@@ -6,18 +6,15 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
 from recollect.errors import StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.store import ANY_SESSION, PAGE_BYTES, open_store
-from recollect.store.sqlite import checksums
-from recollect.store.tables.evictions import PreparedEviction
-from recollect.store.tables.tombstones import Tombstone
+from recollect.store import ANY_SESSION, PAGE_BYTES, PreparedEviction, SessionFilter, Store, Tombstone, open_store
 from tests.builders import AGENT, Home, event, sweep, usage
+from tests.care import damage
 from tests.care.rig import copy_while_open, held, lose_home, problems, tree
 from tests.faults.rig import IS_SOAK
 from tests.retention.rig import evict_all, grow, opened, raw_names, row, write
@@ -55,19 +52,8 @@ def _destroy(path: Path, pages: Iterable[int]) -> None:
             file.write(random.randbytes(PAGE_BYTES))
 
 
-def _places(path: Path) -> dict[int, tuple[str, str, int]]:
-    """What SQLite says of the pages that are in use: table or index, kind of page, number of cells."""
-    connection = apsw.Connection(str(path), vfs=checksums.layer(), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        return {
-            page: tuple(told) for page, *told in connection.execute("SELECT pageno, name, pagetype, ncell FROM dbstat")
-        }
-    finally:
-        connection.close()
-
-
 def _pages_of(path: Path, table: str, kind: str | None = None) -> list[int]:
-    return [page for page, told in _places(path).items() if told[0] == table and kind in (None, told[1])]
+    return [page for page, told in damage.places(path).items() if told[0] == table and kind in (None, told[1])]
 
 
 def _root(path: Path, table: str) -> int:
@@ -202,8 +188,9 @@ def test_an_evicted_session_does_not_come_back_by_itself(tmp_path: Path, is_fini
         if is_finished:
             evict_all(memory)
         else:
-            digest = memory._store.digest_rows.read_back(AGENT, "gone")
-            memory._store.evictions.add([PreparedEviction(AGENT, "gone", "age", 1, digest)], 1)
+            with open_store(store) as other:
+                digest = other.digest_rows.read_back(AGENT, "gone")
+                other.evictions.add([PreparedEviction(AGENT, "gone", "age", 1, digest)], 1)
         write(home, "held", turns=12)
         memory.sweep()
     lose_home(home)
@@ -235,7 +222,7 @@ def test_what_outlives_the_events_is_saved_from_a_damaged_memory(tmp_path: Path,
         evict_all(memory)
         write(home, "later", turns=6)
         memory.sweep()
-        before = _outliving(memory)
+        before = _outliving(store)
         rows = [row(session) for session in memory.sessions()]
     lose_home(home)
     _destroy(store / "memory.db", [_root(store / "memory.db", table)])
@@ -243,17 +230,21 @@ def test_what_outlives_the_events_is_saved_from_a_damaged_memory(tmp_path: Path,
     report = repair(store, [home.flag])
 
     with opened(store, home) as memory:
-        assert _outliving(memory) == before
+        assert _outliving(store) == before
         assert [row(session) for session in memory.sessions()] == rows
     assert report.lost == []
     assert problems(store, home) == []
 
 
-def _outliving(memory: object) -> object:
+def _outliving(folder: Path) -> object:
     """Digests, signals and activity of all sessions, as a user is told them."""
-    store = memory._store  # type: ignore[attr-defined]
+    with open_store(folder) as store:
+        return _outliving_in(store)
+
+
+def _outliving_in(store: Store) -> object:
     database = store.databases[1]
-    names = [SessionKey(session.agent, session.native_session_id) for session in memory.sessions()]  # type: ignore[attr-defined]
+    names = [SessionKey(session.agent, session.native_session_id) for session in store.sessions.find(SessionFilter())]
     uses = (
         "SELECT native_session_id, minute, model, t.input_tokens, active_ms FROM activity t"
         " JOIN digests d ON d.id = t.digest"
@@ -270,13 +261,14 @@ def _outliving(memory: object) -> object:
 # The write-ahead log
 
 
-def test_what_is_only_in_the_log_is_saved_too(store: Path, home: Home, tmp_path: Path) -> None:
+def test_what_is_only_in_the_log_is_saved_too(
+    store: Path, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crashed = tmp_path / "crashed"
     home.write("late", *(event("late", number, text=f"lateword{number}") for number in range(1, EVENTS)))
     with sweep(store, home) as memory:
-        memory._store.databases[0].connection.pragma("wal_autocheckpoint", 0)
         home.append("late", *(event("late", number, text=f"lateword{number}") for number in range(EVENTS, 200)))
-        memory._store.checkpoint = lambda: None  # type: ignore[method-assign]  the process dies before
+        monkeypatch.setattr(Store, "checkpoint", lambda self: None)  # the process dies before
         memory.sweep()
         before = held(store)
         copy_while_open(store, crashed)

@@ -5,16 +5,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from recollect.api import open_memory, repair
 from recollect.care import repair as repairs
 from recollect.care.repair import RepairReport
 from recollect.errors import NeedsAnswer, StoreTooNew
-from recollect.store import open_store
-from recollect.store.ledger import Ledger
-from recollect.store.sqlite import checksums
+from recollect.store import Ledger, open_store
 from tests.builders import Home, event, sweep
 from tests.care.rig import (
     distilled,
@@ -454,10 +451,10 @@ def test_the_command_tells_what_it_did_as_json(store: Path, home: Home) -> None:
 
 @pytest.mark.parametrize("name", DATABASES)
 def test_the_store_of_a_newer_version_is_not_touched(store: Path, home: Home, name: str) -> None:
-    connection = apsw.Connection(str(store / name), vfs=checksums.layer())
-    connection.pragma("user_version", 99)
-    connection.pragma("journal_mode", "delete")
-    connection.close()
+    with open_store(store) as opened:
+        for database in opened.databases:
+            if database.path.name == name:
+                database.connection.pragma("user_version", 99)
     before = tree(store)
 
     with pytest.raises(StoreTooNew):

@@ -20,9 +20,9 @@ import zstandard
 import recollect
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Filters, open_memory, repair, restore
-from recollect.care.imports import ImportReport
+from recollect.care.transfer import ImportReport
 from recollect.errors import BadBackup, NotFound, UsageError
-from recollect.store import EventRow
+from recollect.store import EventRow, open_store
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared
@@ -272,8 +272,8 @@ def test_an_export_never_overwrites(store: Path, tmp_path: Path) -> None:
 def test_exports_are_remembered(store: Path, tmp_path: Path) -> None:
     path = _export(store, tmp_path / "export")
 
-    with open_memory(store) as memory:
-        assert [(copy.kind, copy.path) for copy in memory._store.copies.noted()] == [("export", str(path))]
+    with open_store(store) as opened:
+        assert [(copy.kind, copy.path) for copy in opened.copies.noted()] == [("export", str(path))]
 
 
 @pytest.mark.parametrize("name", ["sessions.jsonl", "pack"])

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 from recollect.api import open_memory, restore
 from recollect.cli import main
 from recollect.errors import BadBackup
-from recollect.store import EventRow, hash_payload
-from recollect.store.payloads.packs import pack_frame, unpack_entry
+from recollect.store import EventRow, hash_payload, unpack_entry
 from tests.builders import Home, event
 from tests.care.rig import hashes, held
 from tests.retention.rig import evict_all, opened, write
@@ -199,6 +198,13 @@ def _agent(name: str) -> Change:
     return change
 
 
+def _frame(head: bytes, payloads: bytes) -> bytes:
+    """A frame as docs/backup.md describes it, with checksums that fit."""
+    compressed = zstandard.compress(head + payloads)
+    fields = struct.pack("<III", len(compressed), len(head), len(payloads))
+    return b"RcF1" + fields + zlib.crc32(compressed, zlib.crc32(fields)).to_bytes(4, "little") + compressed
+
+
 def _pack(change: Callable[[bytes], bytes]) -> Change:
     """Another pack; its hash in the manifest fits."""
 
@@ -219,7 +225,7 @@ def _forged(change: Callable[[Any, list[Any], Any], Any]) -> Change:
         origin, rows, facts = msgspec.msgpack.decode(content.head)
         change(origin, rows, facts)
         head = msgspec.msgpack.encode((origin, rows, facts))
-        return pack_frame(head, [bytes(content.payloads)]).entry + pack[len(entry) :]
+        return _frame(head, bytes(content.payloads)) + pack[len(entry) :]
 
     return _pack(forge)
 
@@ -240,7 +246,7 @@ def _payload(payload: bytes) -> Change:
         assert content is not None
         origin, rows, facts = msgspec.msgpack.decode(content.head)
         row = EventRow._make(rows[0])._replace(payload_bytes=len(payload), payload_hash=hash_payload(payload))
-        return pack_frame(msgspec.msgpack.encode((origin, [row], facts)), [payload]).entry
+        return _frame(msgspec.msgpack.encode((origin, [row], facts)), payload)
 
     return _pack(forge)
 

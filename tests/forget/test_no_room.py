@@ -42,7 +42,7 @@ def nobodys(open_folder: Path, home: Home) -> Path:
 
 
 def _fill(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr("recollect.store.sqlite.files.SHARED_INDEX_BYTES", 1 << 60)
+    patched.setattr("recollect.files.SHARED_INDEX_BYTES", 1 << 60)
 
 
 def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from recollect.agents import find_plugin_host
-from recollect.care.plugin import hooks_of_agent
+from recollect.care.install import hooks_of_agent
 from tests.hooks.conftest import SESSION, Desk
 
 EARLIER = "5f0c2f6e-0000-4000-8000-000000000009"

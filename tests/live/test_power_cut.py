@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Path:
         if number == 0:
             shutil.copy(folder / "cache.db", tmp_path / "cache.db")
     shutil.copy(tmp_path / "cache.db", folder / "cache.db")
-    (folder / "cache.db-last").unlink()  # it counts until the machine starts again
+    (folder / "cache.lock").unlink()  # it counts until the machine starts again
     return folder
 
 
@@ -54,7 +54,7 @@ def test_those_of_a_forgotten_session_stay_gone(store: Path, tmp_path: Path) -> 
         Live(memory).delete("chat:1")
     shutil.copy(tmp_path / "cache.db", store / "cache.db")  # as if the removal had not reached the disk either
     shutil.copytree(tmp_path / "packs", store / "packs", dirs_exist_ok=True)
-    (store / "cache.db-last").unlink()
+    (store / "cache.lock").unlink()
 
     _sweep(store)
 

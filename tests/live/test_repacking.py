@@ -8,6 +8,7 @@ from recollect import sweep
 from recollect.api import Memory, doctor, open_memory, restore
 from recollect.clock import now_ms
 from recollect.live import Live
+from recollect.store import open_store
 from tests.forget.traces import left_in
 
 KEY, MESSAGES = "cli:one", 200
@@ -28,8 +29,13 @@ def _text(number: int) -> str:
     return f"message number{number} about the deploy of the invoice parser and its retry queue"
 
 
-def _frames(memory: Memory) -> int:
-    return int(memory._store._cache.value("SELECT count(*) FROM frames"))
+def _value(store: Path, sql: str) -> int:
+    with open_store(store) as opened:
+        return int(opened.databases[0].value(sql))
+
+
+def _frames(store: Path) -> int:
+    return _value(store, "SELECT count(*) FROM frames")
 
 
 def _bytes(store: Path) -> int:
@@ -43,9 +49,9 @@ def _said(memory: Memory) -> list[object]:
 def test_frames_of_an_idle_session_are_put_together_by_a_sweep(store: Path) -> None:
     before = _bytes(store)
     with open_memory(store) as memory:
-        scattered, session = _frames(memory), memory.sessions()[0]
+        scattered, session = _frames(store), memory.sessions()[0]
         memory.sweep()
-        together, hashed = _frames(memory), memory.session(session.session_uid).content_hash
+        together, hashed = _frames(store), memory.session(session.session_uid).content_hash
         memory.sweep()  # takes away what was replaced, which somebody might have been reading
 
         assert scattered >= MESSAGES and together < 10
@@ -88,10 +94,10 @@ def test_a_sweep_without_scattered_frames_writes_nothing(store: Path) -> None:
     with open_memory(store) as memory:
         memory.sweep()
         memory.sweep()
-        before = memory._store._cache.value("SELECT commits FROM history")
+        before = _value(store, "SELECT commits FROM history")
         memory.sweep()
 
-        assert memory._store._cache.value("SELECT commits FROM history") == before
+        assert _value(store, "SELECT commits FROM history") == before
 
 
 def test_a_sweep_looks_only_at_sessions_that_fell_idle_since_the_last(store: Path) -> None:
@@ -108,10 +114,11 @@ def test_a_sweep_looks_only_at_sessions_that_fell_idle_since_the_last(store: Pat
             live.append_message(f"cli:other{number % 20}", "user", _text(number))
         memory.sweep()
         memory.sweep()
-        memory._store._cache.connection.set_progress_handler(count, 1)
-        memory._store.rewrites.repack_idle(now_ms() + 1, now_ms() + 2)
+    with open_store(store) as opened:
+        opened.databases[0].connection.set_progress_handler(count, 1)
+        opened.rewrites.repack_idle(now_ms() + 1, now_ms() + 2)
         of_none, steps = steps, 0
-        memory._store.rewrites.repack_idle(0, now_ms() + 2)
+        opened.rewrites.repack_idle(0, now_ms() + 2)
 
         assert 0 < of_none < steps / 10
 
@@ -119,17 +126,17 @@ def test_a_sweep_looks_only_at_sessions_that_fell_idle_since_the_last(store: Pat
 def test_a_long_session_is_not_written_again_for_a_few_messages(store: Path) -> None:
     with open_memory(store) as memory:
         memory.sweep()
-        together = _frames(memory)
+        together = _frames(store)
         for number in range(30):
             Live(memory).append_message(KEY, "user", _text(number))
         memory.sweep()
-        scattered = _frames(memory)
+        scattered = _frames(store)
         for number in range(60):
             Live(memory).append_message(KEY, "user", _text(number))
         memory.sweep()
 
         assert scattered >= together + 30
-        assert _frames(memory) < 10
+        assert _frames(store) < 10
         assert len(_said(memory)) == MESSAGES + 90
 
 

@@ -3,13 +3,14 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
 from recollect.errors import NotFound, StoreDamaged, StoreTooNew, StoreUnwritable
-from recollect.store import Store, open_store
+from recollect.store import Store, iter_damaged_pages, open_database, open_store
 from recollect.store.sqlite.database import file_system_type
 from tests.store.rows import batch, held, new_store, noise, put
 
@@ -172,3 +173,40 @@ def test_a_checkpoint_leaves_nothing_in_the_write_ahead_logs(tmp_path: Path) -> 
 def test_a_folder_is_on_the_file_system_that_is_mounted_nearest() -> None:
     assert file_system_type(Path("/proc/self/fd")) == "proc"
     assert file_system_type(Path("/processes")) == file_system_type(Path("/"))
+
+
+def _damaged_pages(path: Path) -> list[int]:
+    return [page for page in iter_damaged_pages(path, lambda: open_database(path)) if page is not None]
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_every_page_of_a_database_has_a_checksum_after_all_kinds_of_writing(tmp_path: Path, name: str) -> None:
+    with _filled(tmp_path) as store:
+        put(store, batch({str(number): "x" * 3000 for number in range(60)}, session="other"))
+        store.streams.drop_outdated([1], lambda source: set(range(100_000)))
+        store.databases[0].connection.execute("PRAGMA incremental_vacuum")
+        store.checkpoint()
+
+    assert _damaged_pages(tmp_path / "store" / name) == []
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_database_written_without_checksums_gets_them_when_it_is_opened(tmp_path: Path, name: str) -> None:
+    _filled(tmp_path).close()
+    path = tmp_path / "store" / name
+    plain = apsw.Connection(str(path), vfs="unix")
+    plain.execute("CREATE TABLE filler (x)")
+    plain.execute("INSERT INTO filler VALUES (zeroblob(100000))")
+    plain.execute("DROP TABLE filler")
+    plain.execute("VACUUM")
+    plain.close()
+    assert _damaged_pages(path)
+    plain = apsw.Connection(str(path), vfs="unix")
+    plain.execute("UPDATE history SET checksums = 'none'")
+    plain.close()
+
+    open_store(tmp_path / "store").close()
+
+    assert _damaged_pages(path) == []
+    with closing(open_database(path)) as database:
+        assert database.has_checksums()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
 from recollect.store import Store, open_store
-from recollect.store.payloads.frames import FRAME_BYTES
 from recollect.store.payloads.packs import SHARED_BYTES
+from recollect.store.payloads.writer import FRAME_BYTES
 from tests.builders import AGENT
 from tests.store.rows import SESSION, batch, held, new_store, noise, put
 

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from recollect.clock import as_datetime, now_ms
+from recollect.files import replace_file
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.knowledge import (
@@ -40,7 +41,7 @@ from recollect.recall import (
     write_briefs,
     write_snapshot,
 )
-from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, SessionFilter, Store, StoredFact, replace_file
+from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, SessionFilter, Store, StoredFact
 from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository

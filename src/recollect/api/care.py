@@ -116,7 +116,7 @@ def doctor(
         settings = load_settings(folder, roots)
     except BadConfig as error:
         return [care.Finding(care.PROBLEM, "settings", error.message, error.hint)]
-    findings = care.examine(settings)
+    findings = care.examine(settings, with_content=not deep)
     if deep:
         with suppress(StoreTooNew):  # which `examine` has reported
             findings += care.inspect_store(settings, progress, max_seconds).findings()

@@ -17,7 +17,6 @@ from recollect.agents import find_writeback, fork_words, get_adapter, live_sessi
 from recollect.clock import rfc3339
 from recollect.config import agent_environment, group_variables
 from recollect.errors import Busy, NotFound, Unsupported, UsageError
-from recollect.files import HISTORY_NAME
 from recollect.groups import (
     Bookmark,
     Group,
@@ -33,6 +32,7 @@ from recollect.groups import (
 )
 from recollect.ingest import Protection
 from recollect.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
+from recollect.shared_folder import HISTORY_NAME
 from recollect.store import LAST_CHANGE, MAIN_GROUP
 
 if TYPE_CHECKING:

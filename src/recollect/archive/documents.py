@@ -24,11 +24,12 @@ from recollect.analysis import find_digest
 from recollect.archive.html import render_session_html
 from recollect.distill import inert, inert_lines, render_digest
 from recollect.errors import NotFound, StoreUnwritable, UsageError
+from recollect.files import drop_left_beside, work_name
 from recollect.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.recall import SessionDiff, session_diff
 from recollect.schema import Digest, Session, to_json
 from recollect.sessions import TranscriptItem, iter_transcript
-from recollect.store import Store, drop_left_beside, work_name
+from recollect.store import Store
 
 _USER = "User"
 _RESULTS = (*KIND_FAMILY[TOOL_RESULT], HUMAN_INTERVENTION)

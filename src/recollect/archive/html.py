@@ -49,7 +49,6 @@ def render_session_html(
     extra to install, if a package is missing.
     """
     require_web_parts()
-    from recollect.archive.html import read_exchanges  # only pages need it, and the extra
 
     style = read_style()
     page = templates().get_template("archive.html")

@@ -6,12 +6,9 @@ TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.care.backup import BackupReport, RestoreReport, make_backup, restore_backup
     from recollect.care.doctor import PROBLEM, Finding, examine
-    from recollect.care.exports import ExportReport, export_sessions
-    from recollect.care.imports import ImportReport, import_sessions
     from recollect.care.inspect import inspect_store
     from recollect.care.install import Installation, Installer
-    from recollect.care.rehydrate import rehydrate_session
-    from recollect.care.repair import RepairReport, apply_repair, plan_repair
+    from recollect.care.repair import RepairReport, apply_repair, plan_repair, rehydrate_session
     from recollect.care.schedule import (
         LOG_NAME,
         WATCH,
@@ -32,5 +29,6 @@ if TYPE_CHECKING:
         make_overview,
         make_status,
     )
+    from recollect.care.transfer import ExportReport, ImportReport, export_sessions, import_sessions
 else:
     __getattr__ = lazy_names(__name__, __file__)

@@ -5,7 +5,6 @@ redaction marks. A restore unpacks it beside the store and compares every hash b
 shown and never applied: they may name a command to run.
 """
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from recollect.care.bundle import BundleWriter, Form, compressed, read_bundle, unfinished
 from recollect.config import Settings
 from recollect.errors import BadBackup, RecollectError, StoreDamaged, StoreTooNew, StoreUnwritable
+from recollect.files import new_file
 from recollect.forget import finish_forgetting
 from recollect.store import (
     DATABASES,
@@ -114,7 +114,8 @@ def _write_once(store: Store, settings: Settings, beside: Path, progress: Progre
 def _add_databases(bundle: BundleWriter, store: Store, scratch: Path, progress: Progress) -> None:
     for database in store.databases:
         name = database.path.name
-        os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with new_file(scratch):
+            pass  # made before SQLite does it, so that it is the user's alone
         copy_database(database, scratch, lambda done, total, name=name: progress(name, done, total))  # type: ignore[misc]
         bundle.add_file(name, scratch)
         scratch.unlink()

@@ -7,7 +7,7 @@ import io
 import os
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -17,7 +17,8 @@ import zstandard
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import BadBackup, NotFound, StoreUnwritable, UsageError
-from recollect.store import Store, drop_left_beside, remove, sync, work_name
+from recollect.files import drop_left_beside, new_file, remove, sync, work_name
+from recollect.store import Store
 from recollect.text import Progress
 
 MANIFEST = "manifest.json"
@@ -111,8 +112,6 @@ def write_manifest(folder: Path, form: Form, **fields: Any) -> None:
     with private_file(folder / MANIFEST) as file:
         manifest = form.manifest([_hashed(folder, name) for name in files], **fields)
         file.write(orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _hashed(folder: Path, name: str) -> Entry:
@@ -130,11 +129,11 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def private_file(path: Path) -> IO[bytes]:
-    """A new file that only the user may read, like the two folders above it."""
+def private_file(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """A new file that only the user may read, like the two folders above it; on the disk at the end of the block."""
     for folder in (path.parent.parent, path.parent):
         folder.mkdir(mode=0o700, exist_ok=True)
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+    return new_file(path)
 
 
 @contextmanager
@@ -264,9 +263,6 @@ def _unpack(content: IO[bytes], target: Path | None) -> tuple[int, str]:
             digest.update(block)
             file.write(block)
             size += len(block)
-        file.flush()
-        if target:
-            os.fsync(file.fileno())
     return size, digest.hexdigest()
 
 

@@ -18,19 +18,11 @@ from recollect.care.schedule import LOG_NAME
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
+from recollect.files import abandoned
 from recollect.forget import FINISHES_FORGETTING
 from recollect.ingest import held_although_excluded, unusable_rules
-from recollect.kinds import SessionKey
 from recollect.retention import look_ahead
-from recollect.store import (
-    CACHE_NAME,
-    MEMORY_NAME,
-    Store,
-    abandoned,
-    file_system_type,
-    is_full,
-    open_store,
-)
+from recollect.store import CACHE_NAME, MEMORY_NAME, Store, file_system_type, is_full, open_store
 
 OK = "ok"
 NOTE = "note"
@@ -50,10 +42,13 @@ class Finding:
     advice: str | None = None
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Look at everything; nothing is changed, and a missing store is no error."""
+def examine(settings: Settings, *, with_content: bool = True) -> list[Finding]:
+    """Look at everything; nothing is changed, and a missing store is no error.
+
+    `with_content` checks both databases and reads all events; without, that is left to an inspection.
+    """
     sqlite = Finding(OK, "sqlite", f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})")
-    return [sqlite, *_homes(settings), *_store(settings), *_scheduled(settings), *_installed(settings)]
+    return [sqlite, *_homes(settings), *_store(settings, with_content), *_scheduled(settings), *_installed(settings)]
 
 
 def _scheduled(settings: Settings) -> Iterator[Finding]:
@@ -146,7 +141,7 @@ def _number_in(path: Path, key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _store(settings: Settings) -> Iterator[Finding]:
+def _store(settings: Settings, with_content: bool) -> Iterator[Finding]:
     for path in abandoned(settings.folder):
         yield Finding(NOTE, "store", f"{ABANDONED_MESSAGE}: {path}", ABANDONED_ADVICE)
     if (settings.folder / MEMORY_NAME).exists() and not (settings.folder / CACHE_NAME).exists():
@@ -165,12 +160,19 @@ def _store(settings: Settings) -> Iterator[Finding]:
             if is_full(settings.folder):
                 message = f"Disk full, nothing new can be stored: {settings.folder}"
                 yield Finding(PROBLEM, "store", message, "free some space; nothing has been lost")
-            findings = list(_integrity(store))
+            findings = list(_integrity(store)) if with_content else []
             yield from findings
             if all(finding.level == OK for finding in findings):
-                yield from _kept_out(store, settings)
-                yield from _prices(store)
-                yield from _retention(store, settings)
+                yield from _outlook(store, settings)
+
+
+def _outlook(store: Store, settings: Settings) -> Iterator[Finding]:
+    try:
+        yield from _kept_out(store, settings)
+        yield from _prices(store)
+        yield from _retention(store, settings)
+    except (RecollectError, OSError, apsw.Error) as error:
+        yield _unsound(store.folder, error)
 
 
 def _prices(store: Store) -> Iterator[Finding]:
@@ -230,33 +232,21 @@ def _permissions(folder: Path) -> Iterator[Finding]:
 
 
 def _integrity(store: Store) -> Iterator[Finding]:
-    is_sound = True
+    """Check both databases, and read every event's content back."""
+    advice = _advice_on_damage(store.folder)
     try:
-        for alarm in store.check.alarms():
-            is_sound = False
-            yield Finding(PROBLEM, "store", alarm, _advice_on_damage(store.folder))
-        damage = store.check.damage()
-        for message in damage:
-            yield Finding(PROBLEM, "store", f"Damaged: {message}", _advice_on_damage(store.folder))
-        if damage:
-            return  # anything may stand in its rows
-        sessions, events = _read_back(store)
+        faults = [*store.check.alarms(), *(f"Damaged: {message}" for message in store.check.damage())]
+        yield from (Finding(PROBLEM, "store", message, advice) for message in faults)
+        if not faults:  # else anything may be in its rows
+            first = (message for stream in store.raw.streams() for message in store.raw.faults(stream)[:1])
+            faults = list(dict.fromkeys(first))
+            yield from (Finding(PROBLEM, "store", message, advice) for message in faults)
+        sessions, events = store.sessions.count(), sum(store.raw.event_counts().values())
     except (RecollectError, OSError, apsw.Error) as error:
         yield _unsound(store.folder, error)
-        return
-    if is_sound:
-        yield Finding(OK, "store", f"Store intact: {sessions:,} sessions, all {events:,} events readable")
-
-
-def _read_back(store: Store) -> tuple[int, int]:
-    """Read every event's content, which checks that the packs are there, long enough and as written."""
-    sessions = store.sessions.find()
-    events = 0
-    for session in sessions:
-        key = SessionKey(session.agent, session.native_session_id)
-        places = sorted(store.events.rows(key, ("payload_start", "payload_bytes")))
-        events += sum(1 for _ in store.payloads.iter(key, places))
-    return len(sessions), events
+    else:
+        if not faults:
+            yield Finding(OK, "store", f"Store intact: {sessions:,} sessions, all {events:,} events readable")
 
 
 def _unsound(folder: Path, error: Exception) -> Finding:

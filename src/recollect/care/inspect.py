@@ -6,10 +6,9 @@ end it anywhere, and what was not looked at is reported.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,35 +17,44 @@ import apsw
 from recollect.agentkit.files import resolve_root, unreadable_reason
 from recollect.agentkit.protocol import FOLDER, Adapter, Source
 from recollect.agents import adapters
-from recollect.care.comparison import count_changed
 from recollect.care.doctor import ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreTooNew
+from recollect.files import abandoned
 from recollect.ingest import Protection, SourceNames, Task, read_batches
 from recollect.kinds import SessionKey
-from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
-from recollect.schema import Session
+from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of, without_rules
+from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
 from recollect.sessions import content_hash
 from recollect.store import (
     CACHE_NAME,
     DATABASES,
+    HIDES_LEARNED,
+    IS_PROVISIONAL,
     LEDGER_NAME,
     MARK_NAME,
+    MAY_REPEAT,
     PAGE_BYTES,
+    Batch,
+    EventRow,
     Evicted,
     HeldStream,
     KnownSource,
     Ledger,
+    RawCache,
     Store,
-    abandoned,
-    has_marks,
-    iter_blank_pages,
+    StreamBatch,
     iter_damaged_pages,
     open_database,
     open_store,
-    read_mark,
+    read_marks,
+    second_uid,
+    unpack_entry,
 )
 from recollect.text import Progress
+
+_STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
+
 
 # What a fault is about, for those who repair it
 DATABASE = "database"
@@ -84,34 +92,56 @@ class Fault(NamedTuple):
     message: str
 
 
-class Step(NamedTuple):
-    """How far a look has come, and what it has just found."""
-
-    done: int
-    total: int
-    faults: tuple[Fault, ...] = ()
+# After every step: how much of how much is done, and the faults that it found.
+Look = Iterator[tuple[int, int, Sequence[Fault]]]
 
 
-Look = Iterator[Step]
-
-
-@dataclass(slots=True)
 class Inspection:
     """What was found, and what was not looked at: for lack of time, or because something was in the way."""
 
-    faults: list[Fault] = field(default_factory=list)
-    looked_at: dict[str, int] = field(default_factory=dict)
-    not_looked_at: list[str] = field(default_factory=list)
-    out_of_reach: list[str] = field(default_factory=list)
+    def __init__(self, progress: Progress, max_seconds: float | None) -> None:
+        self.faults: list[Fault] = []
+        self.out_of_reach: list[str] = []
+        self._looked_at: dict[str, int] = {}
+        self._not_looked_at: list[str] = []
+        self._progress = progress
+        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+
+    def has(self, part: str) -> bool:
+        return any(fault.part == part for fault in self.faults)
+
+    def has_time(self) -> bool:
+        return self._deadline is None or time.monotonic() < self._deadline
+
+    def look(self, name: str, look: Look) -> None:
+        """Take one step after the other until the time is over."""
+        done, total, missed = 0, 0, self._not_looked_at
+        try:
+            while self.has_time():
+                step = next(look, None)
+                if step is None:
+                    self._looked_at[name] = done
+                    return
+                done, total, faults = step
+                self.faults += faults
+                self._progress(name, done, total)
+        except apsw.InterruptError:
+            pass
+        except StoreTooNew:
+            raise  # that is no damage, and nothing for this version to judge
+        except (RecollectError, OSError, apsw.Error) as error:
+            self.faults.append(_unreadable(error, name))
+            missed = self.out_of_reach
+        missed.append(f"{name} ({done:,} of {total:,} were)" if total else name)
 
     def findings(self) -> list[Finding]:
         """As doctor reports them, with many of a kind summed up; leftovers it has reported already."""
         parts = dict.fromkeys(fault.part for fault in self.faults if fault.part != ABANDONED)
         findings = [finding for part in parts for finding in self._told(part)]
-        findings += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self.not_looked_at]
+        findings += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self._not_looked_at]
         findings += [Finding(NOTE, "deep", f"Not checked: {name}") for name in self.out_of_reach]
         if not any(finding.level == PROBLEM for finding in findings):
-            seen = ", ".join(f"{count:,} {name}" for name, count in self.looked_at.items() if count > 1)
+            seen = ", ".join(f"{count:,} {name}" for name, count in self._looked_at.items() if count > 1)
             findings.append(Finding(OK, "deep", f"Every byte checked is intact: {seen}"))
         return findings
 
@@ -129,29 +159,25 @@ def inspect_store(settings: Settings, progress: Progress, max_seconds: float | N
 
     Raises StoreTooNew for the store of a newer version.
     """
-    run = _Run(progress, max_seconds)
+    run = Inspection(progress, max_seconds)
     left = [Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in abandoned(settings.folder)]
     run.look("leftovers of interrupted commands", _one_step(left))
     for name in DATABASES:
         run.look(f"pages of {name}", _pages(settings.folder, name))
-    damaged = {fault.name for fault in run.inspection.faults}
+    damaged = {fault.name for fault in run.faults}
     for name in DATABASES:
         if name not in damaged:
             run.look(name, _opening(settings.folder, name))
-    if run.has_damaged_database:
+    if run.has(DATABASE):
         run.look("ledger lines", _ledger(Ledger(settings.folder)))
-        run.inspection.out_of_reach.append(_NEEDS_BOTH)
-        return run.inspection
-    try:
-        store = open_store(settings.folder)
-    except NotFound:
-        return run.inspection
-    with store:
-        _look_at_store(store, settings, run)
-    return run.inspection
+        run.out_of_reach.append(_NEEDS_BOTH)
+    else:
+        with suppress(NotFound), open_store(settings.folder) as store:
+            _look_at_store(store, settings, run)
+    return run
 
 
-def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
+def _look_at_store(store: Store, settings: Settings, run: Inspection) -> None:
     run.look("alarms", _one_step(_alarms(store)))
     run.look("ledger lines", _ledger(store.ledger))
     for database in store.databases:
@@ -159,54 +185,17 @@ def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
         for what, faults in ("structure", store.check.iter_structure_faults), ("rows", store.check.iter_content_faults):
             found = (Fault(DATABASE, name, message) for message in faults(name, run.has_time))
             run.look(f"{what} of {name}", _one_step(found))
-    if run.has_damaged_database:
-        run.inspection.out_of_reach.append(_NEEDS_BOTH)
+    if run.has(DATABASE):
+        run.out_of_reach.append(_NEEDS_BOTH)
         return
     run.look("ledger records", _one_step(_ledger_gaps(store)))
     run.look("redaction key", _one_step(_key_faults(store, store.folder / KEY_FILE)))
     run.look("sessions", _streams(store))
     run.look("session rows", _rows(store))
-    if any(fault.part == KEY for fault in run.inspection.faults):
-        run.inspection.out_of_reach.append("source files (compared after redaction)")
+    if run.has(KEY):
+        run.out_of_reach.append("source files (compared after redaction)")
     else:
         run.look("source files", _sources(store, settings))
-
-
-class _Run:
-    """Runs looks one after the other until the time is over."""
-
-    def __init__(self, progress: Progress, max_seconds: float | None) -> None:
-        self.inspection = Inspection()
-        self._progress = progress
-        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
-
-    @property
-    def has_damaged_database(self) -> bool:
-        return any(fault.part == DATABASE for fault in self.inspection.faults)
-
-    def has_time(self) -> bool:
-        return self._deadline is None or time.monotonic() < self._deadline
-
-    def look(self, name: str, look: Look) -> None:
-        step, names = Step(0, 0), self.inspection.not_looked_at
-        try:
-            while self.has_time():
-                following = next(look, None)
-                if following is None:
-                    self.inspection.looked_at[name] = step.done
-                    return
-                step = following
-                self.inspection.faults += step.faults
-                self._progress(name, step.done, step.total)
-        except apsw.InterruptError:
-            pass
-        except StoreTooNew:
-            raise  # that is no damage, and nothing for this version to judge
-        except (RecollectError, OSError, apsw.Error) as error:
-            self.inspection.faults.append(_unreadable(error, name))
-            names = self.inspection.out_of_reach
-        whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
-        names.append(name + whole)
 
 
 def _unreadable(error: Exception, look: str) -> Fault:
@@ -221,27 +210,16 @@ def _unreadable(error: Exception, look: str) -> Fault:
 
 
 def _pages(folder: Path, name: str) -> Look:
-    """Every page: its checksum, and whether it is blank and should not be."""
     path = folder / name
     if not path.exists():
         return
-    looks = [iter_blank_pages(path, lambda: open_database(path))]
-    if _has_checksums(path):  # a database that was written without them is left to the other looks
-        looks.insert(0, iter_damaged_pages(path))
-    total = path.stat().st_size // PAGE_BYTES * len(looks)
-    for number, page in enumerate(chain(*looks), start=1):
+    total = path.stat().st_size // PAGE_BYTES
+    for number, page in enumerate(iter_damaged_pages(path, lambda: open_database(path)), start=1):
         if page is not None:
-            yield Step(number, total, (Fault(DATABASE, name, f"Page {page:,} of {name} is damaged: {path}"),))
+            message = f"Page {page:,} of {name} is damaged: {path}"
+            yield min(number, total), total, [Fault(DATABASE, name, message)]
         elif number % _PAGES_A_STEP == 0 or number == total:
-            yield Step(number, total)
-
-
-def _has_checksums(path: Path) -> bool:
-    try:
-        with closing(open_database(path)) as database:
-            return database.has_checksums()
-    except (RecollectError, OSError, apsw.Error):
-        return True  # it cannot even be asked: all the more reason to look
+            yield number, total, ()
 
 
 def _opening(folder: Path, name: str) -> Look:
@@ -252,29 +230,29 @@ def _opening(folder: Path, name: str) -> Look:
         except StoreTooNew:
             raise
         except (RecollectError, OSError, apsw.Error) as error:
-            yield Step(1, 1, (Fault(DATABASE, name, str(error)),))
+            yield 1, 1, [Fault(DATABASE, name, str(error))]
     elif others := [other for other in (*DATABASES, LEDGER_NAME) if (folder / other).exists()]:
-        yield Step(1, 1, (Fault(DATABASE, name, f"{name} is missing beside {', '.join(others)}: {folder}"),))
-    yield Step(1, 1)
+        yield 1, 1, [Fault(DATABASE, name, f"{name} is missing beside {', '.join(others)}: {folder}")]
+    yield 1, 1, ()
 
 
 def _one_step(faults: Iterable[Fault]) -> Look:
-    yield Step(1, 1, tuple(faults))
+    yield 1, 1, list(faults)
 
 
 def _alarms(store: Store) -> Iterator[Fault]:
     alarms, path = store.check.alarms(), store.folder / MARK_NAME
-    if path.exists() and not read_mark(store.folder):
+    if path.exists() and not read_marks(store.folder):
         alarms.append(f"Cannot read the high-water mark: {path}")
     yield from (Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms)
-    if not path.exists() and any(has_marks(base.connection) for base in store.databases):
+    if store.check.mark_is_missing():
         yield Fault(NO_MARK, MARK_NAME, f"High-water mark is missing: {path}")
 
 
 def _ledger(ledger: Ledger) -> Look:
     damage = ledger.damage()
     count = sum(1 for _ in ledger.records()) + len(damage)
-    yield Step(count, count, tuple(Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage))
+    yield count, count, [Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage]
 
 
 def _ledger_gaps(store: Store) -> Iterator[Fault]:
@@ -304,82 +282,51 @@ def _streams(store: Store) -> Look:
     """Every frame and every payload of every session, and packs that nobody has."""
     streams = store.raw.streams()
     for number, stream in enumerate(streams, start=1):
-        yield Step(number, len(streams), tuple(_stream_faults(store, stream)))
-    unknown = tuple(
-        Fault(LEFTOVER, str(path), f"Pack belongs to no session: {path}") for path in store.raw.unknown_packs()
-    )
-    yield Step(len(streams), len(streams), unknown)
-
-
-def _stream_faults(store: Store, stream: HeldStream) -> Iterator[Fault]:
-    faults = list(store.raw.faults(stream))
-    now = store.raw.find(stream.agent, stream.native_id) if faults else stream
-    if now != stream:  # a sweep has written to it meanwhile
-        yield from _stream_faults(store, now) if now else ()
-        return
-    yield from (Fault(STREAM, (stream.agent, stream.native_id), message) for message in faults)
+        name = (stream.agent, stream.native_id)
+        yield number, len(streams), [Fault(STREAM, name, message) for message in store.raw.faults(stream)]
+    unknown = [Fault(LEFTOVER, str(path), f"Pack belongs to no session: {path}") for path in store.raw.unknown_packs()]
+    yield len(streams), len(streams), unknown
 
 
 def _rows(store: Store) -> Look:
     """Whether each session's row in memory.db tells of the events that are held."""
-    sessions = store.sessions.find()
+    sessions = {(row.agent, row.native_session_id): row for row in store.sessions.find()}
     streams = {(stream.agent, stream.native_id): stream for stream in store.raw.streams()}
-    for number, session in enumerate(sessions, start=1):
-        name = (session.agent, session.native_session_id)
-        stream = streams.pop(name, None)
-        yield Step(number, len(sessions), tuple(_row_faults(store, session, stream)))
-    untold = [stream for stream in streams.values() if not stream.is_dirty and _content_hash(store, stream)]
-    faults = tuple(
-        Fault(
-            SESSION,
-            (stream.agent, stream.native_id),
-            f"Session has events but no row: {stream.agent}:{stream.native_id}",
-        )
-        for stream in untold
-    )
-    yield Step(len(sessions), len(sessions), faults)
+    names = sessions.keys() | streams
+    for number, name in enumerate(sorted(names), start=1):
+        message = _row_fault(store, sessions.get(name), streams.get(name))
+        yield number, len(names), [Fault(SESSION, name, f"{message}: {':'.join(name)}")] if message else []
 
 
-def _content_hash(store: Store, stream: HeldStream) -> str | None:
-    """The hash of what is held of a session; None if nothing is."""
-    sessions = store.steps.read([SessionKey(stream.agent, stream.native_id)])
-    return next((content_hash(session.steps) for session in sessions if session.steps), None)
-
-
-def _row_faults(store: Store, session: Session, stream: HeldStream | None) -> Iterator[Fault]:
-    name = (session.agent, session.native_session_id)
-    if session.evicted_at is not None or (stream is not None and stream.is_dirty):
-        return
+def _row_fault(store: Store, session: Session | None, stream: HeldStream | None) -> str | None:
+    if (session and session.evicted_at is not None) or (stream and stream.is_dirty):
+        return None
     if stream is None:
-        yield Fault(SESSION, name, f"Session has a row but no events: {session.session_uid}")
-    elif _content_hash(store, stream) != session.content_hash:
-        yield Fault(SESSION, name, f"Session's events do not match its row: {session.session_uid}")
+        return "Session has a row but no events"
+    held = store.steps.read([SessionKey(stream.agent, stream.native_id)])
+    hashed = next((content_hash(part.steps) for part in held if part.steps), None)
+    if session is None:
+        return "Session has events but no row" if hashed else None
+    return None if hashed == session.content_hash else "Session's events do not match its row"
 
 
 def _sources(store: Store, settings: Settings) -> Look:
     """Every file that is still there, read again from its start and compared with what is held of it."""
+    redactor = cache(Protection(store.folder, settings.redaction).redactor)
+    names, sources = SourceNames(redactor), list[tuple[Source, KnownSource]]()
     unreadable: list[Fault] = []
-    sources = list(_known_sources(store, settings, unreadable))
-    redactor = Protection(store.folder, settings.redaction).redactor() if sources else None
-    for number, (source, known) in enumerate(sources, start=1):
-        if redactor is not None:
-            yield Step(number, len(sources), tuple(_source_faults(store, source, known, redactor)))
-    yield Step(len(sources), len(sources), tuple(unreadable))
-
-
-def _known_sources(store: Store, settings: Settings, unreadable: list[Fault]) -> Iterator[tuple[Source, KnownSource]]:
-    names = SourceNames(Protection(store.folder, settings.redaction).redactor)
     for agent, roots in settings.roots.items():
         known = store.sources.known(settings.host, agent)
         for source in _discovered(adapters()[agent], roots):
+            before = None if source.failure else known.get(names.find(source.path, known))
             if source.failure:
-                unreadable.append(
-                    Fault(SOURCE, str(source.path), f"Not compared, the file {source.failure}: {source.path}")
-                )
-            else:
-                before = known.get(names.find(source.path, known))
-                if before is not None and before.failure is None:
-                    yield source, before
+                message = f"Not compared, the file {source.failure}: {source.path}"
+                unreadable.append(Fault(SOURCE, str(source.path), message))
+            elif before is not None and before.failure is None:
+                sources.append((source, before))
+    for number, (source, before) in enumerate(sources, start=1):
+        yield number, len(sources), list(_source_faults(store, source, before, redactor()))
+    yield len(sources), len(sources), unreadable
 
 
 def _discovered(adapter: Adapter, roots: Iterable[Path]) -> Iterator[Source]:
@@ -401,10 +348,46 @@ def _source_faults(store: Store, source: Source, known: KnownSource, redactor: R
         for batch in read_batches(adapter, Task(source, row, has_cursor=False), redactor):
             if batch.source.offset > known.row.offset:
                 break  # what was added since is for the next sweep
-            changed += count_changed(store.raw, evicted.without(batch))
+            changed += _count_changed(store.raw, evicted.without(batch))
     except (RecollectError, OSError):
         return  # the next sweep says so
     if changed:
         yield Fault(
             SOURCE, str(source.path), f"File changed since it was read, {changed:,} events differ: {source.path}"
         )
+
+
+def _count_changed(raw: RawCache, batch: Batch) -> int:
+    """How many events of a file are held as something else."""
+    agent = batch.source.agent
+    # Not one that was forgotten, nor one that other rules have redacted.
+    kept = (stream for stream in batch.streams if raw.rules(agent, stream.native_id) == batch.redacted_with)
+    return sum(_changed_events(raw, agent, stream) for stream in kept)
+
+
+def _changed_events(raw: RawCache, agent: str, stream: StreamBatch) -> int:
+    rows = [EventRow._make(row) for row in stream.rows]
+    held = raw.stored([row.event_uid for row in rows])
+    missing, other = 0, []
+    for row in rows:
+        stored = held.get(row.event_uid)
+        if stored is None:
+            is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & MAY_REPEAT
+            missing += not is_dropped
+        elif (
+            not (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED)
+            and stored.payload_hash != row.payload_hash
+        ):
+            other += [] if raw.stored([second_uid(row.event_uid, row.payload_hash)]) else [row]
+    return missing + (_differing(raw, agent, stream, other) if other else 0)
+
+
+def _differing(raw: RawCache, agent: str, stream: StreamBatch, rows: list[EventRow]) -> int:
+    """How many of these tell something else than what is held, whichever rule found a secret in it first."""
+    held = raw.find(agent, stream.native_id)
+    if held is None:
+        return 0  # forgotten meanwhile
+    content = b"".join(part.payloads for frame in stream.frames if (part := unpack_entry(frame.entry)))
+    read = {row.event_uid: content[row.payload_start : row.payload_start + row.payload_bytes] for row in rows}
+    stored = {row.event_uid: payload or b"" for row, payload in raw.iter_events(held)}
+    return sum(without_rules(stored.get(uid, b"")) != without_rules(new) for uid, new in read.items())

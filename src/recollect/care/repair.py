@@ -3,6 +3,8 @@
 `plan_repair` decides from what an inspection found; `apply_repair` acts. cache.db is made again from the packs, beside
 the damaged one, and takes its place when it is whole; memory.db from its copy, the ledger and cache.db. Damaged files
 are set aside, never deleted. A repair that was stopped is simply run again.
+
+`rehydrate_session` brings an evicted session's raw detail back from the agent's own file.
 """
 
 import os
@@ -17,9 +19,11 @@ from typing import Any, NamedTuple
 from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
-from recollect.errors import StoreUnwritable
+from recollect.errors import NotFound, StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.redact import KEY_FILE, load_key
+from recollect.redact import KEY_FILE, OPENING, load_key
+from recollect.retention import finish_evictions
+from recollect.schema import Session
 from recollect.store import (
     CACHE_NAME,
     COPY,
@@ -30,54 +34,51 @@ from recollect.store import (
     Quarantine,
     Store,
     files_of,
-    forget_history,
+    forget_marks,
     open_store,
     rebuild_cache,
     restore_copy,
     sweep_lock,
     write_lock,
 )
-from recollect.sweep import sweep
+from recollect.sweep import SweepReport, sweep
 from recollect.text import Progress
 
+# What is done about the faults of a part, or of a database, in this order
+_STEPS = {
+    ABANDONED: "Remove leftovers of interrupted commands: {names}",
+    CACHE_NAME: "Rebuild cache.db from the packs, set the damaged one aside, read all sources again",
+    MEMORY_NAME: "Set memory.db aside, rebuild it from its copy, the ledger and cache.db",
+    LEDGER: "Keep a copy of the ledger, and rewrite it without its damaged lines",
+    LEDGER_GAP: "Restore records missing from the ledger from memory.db",
+    KEY: "Create a new redaction key; `recollect redact --rescan` then marks all secrets with it",
+    STREAM: "Keep the intact payloads of {count:,} sessions, and read their sources again",
+    SESSION: "Rebuild the rows of {count:,} sessions",
+    BEHIND: "Restore the records of the ledger, read what is missing from the sources, set a new high-water mark",
+}
 
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
-    """What is to be rebuilt. `steps` says it in sentences."""
 
-    databases: tuple[str, ...] = ()
-    streams: tuple[tuple[str, str], ...] = ()
-    sessions: tuple[tuple[str, str], ...] = ()
-    has_ledger_damage: bool = False
-    has_ledger_gap: bool = False
-    has_lost_key: bool = False
-    is_behind: bool = False
-    abandoned: tuple[str, ...] = ()
+class RepairPlan(NamedTuple):
+    """What is to be rebuilt: by part the names of what has faults, and by database."""
+
+    names: dict[str, list[Any]]
+
+    def of(self, part: str) -> list[Any]:
+        return self.names.get(part, [])
+
+    @property
+    def databases(self) -> list[str]:
+        return self.of(DATABASE)
 
     @property
     def steps(self) -> list[str]:
-        steps: list[str] = []
-        if self.abandoned:
-            steps.append(f"Remove leftovers of interrupted commands: {', '.join(self.abandoned)}")
-        if CACHE_NAME in self.databases:
-            steps.append("Rebuild cache.db from the packs, set the damaged one aside, read all sources again")
-        if MEMORY_NAME in self.databases:
-            steps.append("Set memory.db aside, rebuild it from its copy, the ledger and cache.db")
-        if self.has_ledger_damage:
-            steps.append("Keep a copy of the ledger, and rewrite it without its damaged lines")
-        if self.has_ledger_gap:
-            steps.append("Restore records missing from the ledger from memory.db")
-        if self.has_lost_key:
-            steps.append("Create a new redaction key; `recollect redact --rescan` then marks all secrets with it")
-        if self.streams:
-            steps.append(f"Keep the intact payloads of {len(self.streams):,} sessions, and read their sources again")
-        if self.sessions:
-            steps.append(f"Rebuild the rows of {len(self.sessions):,} sessions")
-        if self.is_behind:
-            steps.append(
-                "Restore the records of the ledger, read what is missing from the sources, set a new high-water mark"
-            )
-        return steps
+        """The plan in sentences."""
+        due = self.names | {name: [name] for name in self.databases}
+        return [
+            sentence.format(names=", ".join(map(str, due[part])), count=len(due[part]))
+            for part, sentence in _STEPS.items()
+            if part in due
+        ]
 
 
 @dataclass(slots=True)
@@ -94,22 +95,12 @@ class RepairReport:
 
 
 def plan_repair(faults: Iterable[Fault]) -> RepairPlan:
-    """Which parts have to be rebuilt; faults that need nothing done (a changed source) are left out."""
-    all_faults = list(faults)
-
-    def names(part: str) -> tuple[Any, ...]:
-        return tuple(dict.fromkeys(fault.name for fault in all_faults if fault.part == part))
-
-    return RepairPlan(
-        databases=names(DATABASE),
-        streams=names(STREAM),
-        sessions=names(SESSION),
-        has_ledger_damage=bool(names(LEDGER)),
-        has_ledger_gap=bool(names(LEDGER_GAP)),
-        has_lost_key=bool(names(KEY)),
-        is_behind=bool(names(BEHIND) or names(NO_MARK)),
-        abandoned=names(ABANDONED),
-    )
+    """Which parts have to be rebuilt; faults that need nothing done (a changed source) are in no step."""
+    names: dict[str, list[Any]] = {}
+    for fault in faults:
+        known = names.setdefault(BEHIND if fault.part == NO_MARK else fault.part, [])
+        known += [] if fault.name in known else [fault.name]
+    return RepairPlan(names)
 
 
 class LostEvent(NamedTuple):
@@ -156,19 +147,18 @@ def _require_room(folder: Path, repair: RepairPlan) -> None:
 
 
 def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
-    ledger = (folder / LEDGER_NAME).read_bytes() if repair.has_ledger_damage else b""  # as it is before the note
-    if ledger or any(path.exists() for name in repair.databases for path in files_of(folder / name)):
+    if repair.of(LEDGER):
+        aside.keep_file(folder / LEDGER_NAME)
+        Ledger(folder).rewrite(lambda record: True, is_repair=True)
+    if any(path.exists() for name in repair.databases for path in files_of(folder / name)):
         aside.note()  # now: it takes the write lock, which is held later
     if MEMORY_NAME in repair.databases:
         with write_lock(folder):
             aside.take_database(folder / MEMORY_NAME)
             restore_copy(folder / MEMORY_NAME)
     if repair.databases:
-        forget_history(folder, repair.databases)
-    if repair.has_ledger_damage:
-        aside.keep_copy(folder / LEDGER_NAME, ledger)
-        Ledger(folder).rewrite(lambda record: True, is_repair=True)
-    if repair.has_lost_key:
+        forget_marks(folder, repair.databases)
+    if repair.of(KEY):
         aside.take(folder / KEY_FILE)
         load_key(folder)
 
@@ -177,17 +167,17 @@ def _rebuild(
     store: Store, repair: RepairPlan, aside: Quarantine, report: RepairReport, progress: Progress
 ) -> list[LostEvent]:
     lost: list[LostEvent] = []
-    for number, name in enumerate(repair.streams, start=1):
+    for number, name in enumerate(repair.of(STREAM), start=1):
         lost += _drop_damaged(store, name, aside)
-        progress("repairing", number, len(repair.streams))
-    if repair.databases or repair.is_behind:
+        progress("repairing", number, len(repair.of(STREAM)))
+    if repair.databases or repair.of(BEHIND):
         own = Counter({COPY: int(aside.copy is not None)})
         report.records_restored = dict(store.restore_records() - own)
         store.evictions.note_held_usage()
         store.streams.set_dirty()
     if missing := store.missing_records():
         store.ledger.extend(missing)
-    store.streams.set_dirty(repair.sessions, True)
+    store.streams.set_dirty(repair.of(SESSION), True)
     return lost
 
 
@@ -233,3 +223,31 @@ def _still_lost(store: Store, lost: list[LostEvent]) -> list[str]:
         f"  {rfc3339(event.row.ts_ms) or 'no time'}  {event.row.kind}  {event.row.summary}: {event.session_uid}"
         for event in missing
     ]
+
+
+def rehydrate_session(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:
+    """Read an evicted session again; raises NotFound if it is not evicted, or if its file is gone.
+
+    Whatever stops it, the session is evicted and found by its digest until its events are held again.
+    """
+    name = (session.agent, session.native_session_id)
+    if name not in store.evictions.names():
+        raise NotFound(f"Not evicted, nothing to bring back: {session.session_uid}", "`recollect show` shows it")
+    with sweep_lock(store.folder):
+        finish_evictions(store)
+        # Of a path that held a secret only the sweep can say whether there is a file.
+        logs = store.sizes.logs(name, settings.host)
+        paths = [path for path in logs if OPENING.decode() in path or os.access(path, os.R_OK)]
+        if not paths:
+            raise NotFound(
+                f"The agent has deleted its file, so the raw detail is gone: {session.session_uid}",
+                "`recollect digest` shows what is kept",
+            )
+    with store.evictions.awaiting(name):
+        report = sweep(store, settings, progress)
+    if name in store.evictions.names():
+        raise NotFound(
+            f"The sweep did not read this file: {paths[0]}",
+            "it is outside the folders that are swept (`--root`), or exceeds the budget (`recollect retention`)",
+        )
+    return report

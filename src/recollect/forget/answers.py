@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from recollect.errors import UsageError
-from recollect.files import ANSWERS, HISTORY_NAME, TASKS_NAME, SharedFolder, open_shared
 from recollect.sessions import GROUPS_FOLDER
+from recollect.shared_folder import ANSWERS, HISTORY_NAME, TASKS_NAME, SharedFolder, open_shared
 from recollect.store import Store
 
 ANSWERS_KEPT_MS = 24 * 3_600_000

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from recollect import analysis, sessions
 from recollect.errors import Busy, StoreUnwritable
+from recollect.files import remove, replace_file
 from recollect.forget.answers import expire_answers
 from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root, remove, replace_file
+from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root
 from recollect.text import silent
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor
     from recollect.sessions import AccountRules
+
 
 FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and no other program reading the store"
 

@@ -19,9 +19,9 @@ import orjson
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import NotFound, NotInGroup, RecollectError, UsageError
-from recollect.files import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_NAME, SharedFolder, open_shared
 from recollect.groups.group import Bookmark, Group, Mount
 from recollect.schema import to_json
+from recollect.shared_folder import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_NAME, SharedFolder, open_shared
 
 VERSION = 1
 GROUPS_NAME = "available_groups.json"

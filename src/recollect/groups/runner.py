@@ -20,8 +20,8 @@ import orjson
 from recollect.agentkit.runner import Dialogue, Ended, HomeSettings, Message, Reply, Said, Started, Task
 from recollect.agents import runner_of
 from recollect.errors import Busy, NotFound, RecollectError, UsageError
-from recollect.files import CLOSE_NAME, INPUT, SharedFolder, open_shared
 from recollect.groups.group import Group, GroupSessions
+from recollect.shared_folder import CLOSE_NAME, INPUT, SharedFolder, open_shared
 
 CLOSED, ENDED = "closed", "ended"
 _SENT = ".sent"  # ends the name of a follow-up that the agent was sent, until its turn is over

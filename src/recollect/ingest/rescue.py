@@ -19,11 +19,12 @@ from recollect.agentkit.files import Cursor, Source, open_beneath
 from recollect.agentkit.lines import FINGERPRINT_BYTES, LineReader, fingerprint
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
+from recollect.files import remove, sync
 from recollect.home import RESCUED_NAME
 from recollect.ingest.builder import Task, cursor_of, unsettled
 from recollect.ingest.discover import find_changes
 from recollect.redact import Learned, Redactor
-from recollect.store import SourceRow, Store, remove, sync
+from recollect.store import SourceRow, Store
 
 _HOME, _NOTE = "home", "copy.json"
 _FINISHED, _UNFINISHED = ".copy", ".new"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import RecollectError
-from recollect.files import HISTORY_NAME, open_shared
 from recollect.groups import ask
 from recollect.mcp.door import (
     CLEARED,
@@ -27,6 +26,7 @@ from recollect.mcp.door import (
     shown,
 )
 from recollect.recall import AGENT, TOOL, USER, Recalled
+from recollect.shared_folder import HISTORY_NAME, open_shared
 from recollect.text import cut_short
 
 _PATIENCE_S = 30

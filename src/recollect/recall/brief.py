@@ -13,12 +13,13 @@ from typing import Any
 import orjson
 
 from recollect.clock import now_ms, rfc3339
+from recollect.files import replace_file
 from recollect.home import PREPARED_NAME
 from recollect.kinds import HANDED_PLAN, SessionKey
 from recollect.recall.fence import TOOL, USER
 from recollect.recall.prepared import brief_path
 from recollect.sessions import has_subject
-from recollect.store import MAIN_GROUP, SessionFilter, SessionHeader, Span, Store, replace_file
+from recollect.store import MAIN_GROUP, SessionFilter, SessionHeader, Span, Store
 from recollect.text import cut_short, plural
 
 _SESSIONS = 3

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from zlib import crc32
 
 from recollect.clock import AsDatetime, rfc3339
+from recollect.files import replace_file
 from recollect.home import SPENDING_NAME
-from recollect.store import ANY_SESSION, BLOCK_HOURS, SessionFilter, Span, SpentRow, Store, replace_file
+from recollect.store import ANY_SESSION, BLOCK_HOURS, SessionFilter, Span, SpentRow, Store
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS

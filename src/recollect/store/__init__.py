@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import recollect.store as door  # its own names below load on first use
 from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
+from recollect.files import is_full, unwritable
 from recollect.lazy import lazy_names
 from recollect.store.search import Words
-from recollect.store.sqlite import ballast, high_water
+from recollect.store.sqlite import ballast
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.files import is_full, unwritable
 from recollect.store.tables import migrations
 from recollect.store.tables.digests import Digests
 from recollect.store.tables.events import Events, Payloads
@@ -43,18 +43,32 @@ if TYPE_CHECKING:
         sessions_of,
         without_text,
     )
-    from recollect.store.check import Check
+    from recollect.store.check import MARK_NAME, Check, forget_marks, read_marks, write_marks
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
-    from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
-    from recollect.store.payloads.live_pack import LivePack, Moved, source_of_host
     from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
-    from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
+    from recollect.store.payloads.writer import (
+        Description,
+        LivePack,
+        Moved,
+        Origin,
+        describe,
+        hash_source,
+        make_frames,
+        origin_of,
+        source_of_host,
+    )
     from recollect.store.ports import StoreReads
-    from recollect.store.process_state import (
+    from recollect.store.replacement import Quarantine, files_of, finish_replacing, rebuild_cache, replace_store
+    from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
+    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_damaged_pages
+    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
+    from recollect.store.sqlite.locks import (
         SweepState,
         WatchState,
+        has_live,
+        is_sweeping,
         note_finished,
         note_progress,
         note_tokens,
@@ -62,16 +76,11 @@ if TYPE_CHECKING:
         read_sweep_state,
         read_tokens,
         read_watch_state,
+        sweep_lock,
         watch_lock,
+        work_folder,
+        write_lock,
     )
-    from recollect.store.quarantine import Quarantine, files_of
-    from recollect.store.replacement import finish_replacing, replace_store
-    from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
-    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
-    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
-    from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
-    from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
-    from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
     from recollect.store.tables.annotations import Annotation, AnnotationTable
@@ -145,6 +154,7 @@ if TYPE_CHECKING:
         hidden_path,
         without_forgotten,
     )
+
 else:
     __getattr__ = _load
 
@@ -274,7 +284,7 @@ class Store:
 
     def commits(self) -> tuple[int, ...]:
         """How many transactions there were: equal numbers mean that nothing was written in between."""
-        return tuple(high_water.last_commit(database.connection).number for database in self.databases)
+        return tuple(database.commits() for database in self.databases)
 
     def drop_stand_ins(self) -> int:
         """Delete events that stood in for what is held itself by now; returns how many.
@@ -319,11 +329,11 @@ class Store:
             database.checkpoint()
         if marks:
             self.keep_copy()
-            self.check.write_marks(marks)
+            _load("write_marks")(self.folder, marks)
         ballast.ensure(self.folder, self.sizes.about_bytes())
 
     def accept_as_is(self) -> None:
-        """Take the store as it is for whole: the alarms were answered."""
+        """Accept the current state and clear its alarms."""
         self.check.forget_marks()
         self.checkpoint()
 
@@ -346,10 +356,11 @@ class Store:
 
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
-    from recollect.store.replacement import finish_replacing  # not needed to look something up
-
     _refuse_writable_by_others(folder)
-    finish_replacing(folder)
+    if (folder / "replacement").exists():
+        from recollect.store.replacement import finish_replacing  # only after a restore that was killed
+
+        finish_replacing(folder)
     if not (folder / MEMORY_NAME).exists() and not create:
         _refuse_incomplete(folder)
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
@@ -384,7 +395,7 @@ def _has_lost_cache(folder: Path) -> bool:
 def _recover_lost_cache(folder: Path) -> None:
     """Packs without the database that knows them are read into a new one before anything is appended to them."""
     if _has_lost_cache(folder):
-        from recollect.store.payloads.rebuild import rebuild_cache  # as good as never needed
+        from recollect.store.replacement import rebuild_cache  # as good as never needed
         from recollect.store.sqlite.locks import sweep_lock
 
         with sweep_lock(folder):
@@ -395,7 +406,7 @@ def _refuse_incomplete(folder: Path) -> None:
     """Refuse to take a store without its main file for an empty one."""
     from recollect.store.ledger import LEDGER_NAME  # only a damaged store needs it
 
-    left = [name for name in (CACHE_NAME, LEDGER_NAME, high_water.MARK_NAME) if (folder / name).exists()]
+    left = [name for name in (CACHE_NAME, LEDGER_NAME, "high-water.json") if (folder / name).exists()]
     if left:
         raise StoreDamaged(
             f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` rebuilds it"

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from recollect.redact import NamedValue
-from recollect.store.payloads.packs import Frame, StoredFrame
+from recollect.store.payloads.packs import Frame
 from recollect.store.tables.sources import SourceRow as SourceRow
 from recollect.text import Columns
 
@@ -68,7 +68,7 @@ class StreamBatch:
 
     native_id: str
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    frames: Sequence[Frame | StoredFrame] = ()
+    frames: Sequence[Frame] = ()
     texts: Sequence[Columns | None] = ()
     facts: Facts = field(default_factory=Facts)
     named: Sequence[NamedValue] = ()  # values that were first marked by their names here

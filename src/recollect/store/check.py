@@ -1,19 +1,40 @@
-"""Whether a store is what it was: damage in its files, rows that were never written, commits that were lost."""
+"""Whether a store is what it was: damage in its files, rows that were never written, commits that were lost.
 
-from collections.abc import Callable, Iterator
+An old copy of a database looks sound to SQLite. So a sweep that has everything on the disk writes the high-water mark,
+one file that names a random token which each database keeps: a database without the token is older, or another one.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from recollect.store.sqlite import high_water
+import orjson
+
+from recollect.clock import now_ms, rfc3339
+from recollect.files import replace_file
 from recollect.store.sqlite.database import Database, translated
+from recollect.store.sqlite.locks import drop_note
 from recollect.store.tables import declared
 from recollect.store.tables.column import Column, Role
 from recollect.store.tables.table import hash_of
 
+MARK_NAME = "high-water.json"
+_MARKS_KEPT = 100  # commits
 _TYPES = {"INTEGER": "('integer')", "REAL": "('integer', 'real')", "TEXT": "('text')", "BLOB": "('blob')"}
 
 
 KeepGoing = Callable[[], bool]
+
+
+class Mark(NamedTuple):
+    """How far a database had come when a sweep ended: a token that it holds since then, and what it held."""
+
+    token: str
+    commits: int
+    counts: dict[str, int]
+    made_ms: int
 
 
 class Check:
@@ -57,47 +78,54 @@ class Check:
 
     def alarms(self) -> list[str]:
         """Describe databases that have less than they had: a lost log, an old copy put back."""
-        known, alarms = high_water.read_mark(self._folder), []
-        for database in self._databases:
-            name, connection = database.path.name, database.connection
-            with translated(database.path):
-                alarms.append(high_water.behind_mark(name, connection, known.get(name), self._counts(database)))
-                alarms.append(high_water.behind_last(database.path, connection))
-        return [alarm for alarm in alarms if alarm]
+        marks = read_marks(self._folder)
+        found = [
+            alarm
+            for database in self._databases
+            for alarm in (self._behind(database, marks.get(database.path.name)), database.lost_commits())
+        ]
+        return [alarm for alarm in found if alarm]
 
-    def new_marks(self) -> dict[str, high_water.Mark]:
-        """A mark for each database; none if nothing was written since the last one, or if one is behind that."""
-        known = high_water.read_mark(self._folder)
-        if all(self._is_marked(database, known) for database in self._databases) or self._is_behind(known):
+    def mark_is_missing(self) -> bool:
+        """True if the store was marked once, and has no file of marks any more."""
+        return not (self._folder / MARK_NAME).exists() and any(
+            database.value("SELECT 1 FROM marks LIMIT 1") for database in self._databases
+        )
+
+    def new_marks(self) -> dict[str, Mark]:
+        """Mark both databases with new tokens; none if nothing was written since the last marks, or one is behind.
+
+        The file of marks may name them only when they are on the disk.
+        """
+        marks, made = read_marks(self._folder), dict[str, Mark]()
+        known = [(database, marks.get(database.path.name)) for database in self._databases]
+        if all(mark is not None and mark.commits == database.commits() for database, mark in known):
             return {}
-        marks = {}
+        if any(self._behind(database, mark) and not self._is_refilled(database, mark) for database, mark in known):
+            return {}
         for database in self._databases:
-            counts = self._counts(database)
+            mark = Mark(os.urandom(8).hex(), database.commits() + 1, self._counts(database), now_ms())
             with database.transaction() as connection:
-                marks[database.path.name] = high_water.add_mark(connection, counts)
-        return marks
+                connection.execute("INSERT INTO marks (token, commits) VALUES (?, ?)", (mark.token, mark.commits))
+                connection.execute(f"DELETE FROM marks WHERE commits < ? - {_MARKS_KEPT}", (mark.commits,))
+            made[database.path.name] = mark
+        return made
 
-    def write_marks(self, marks: dict[str, high_water.Mark]) -> None:
-        with translated(self._folder / high_water.MARK_NAME):
-            high_water.write_mark(self._folder, marks)
+    def _behind(self, database: Database, mark: Mark | None) -> str | None:
+        """Describe a database that is older than its mark, or another one; None if it is the one that was marked."""
+        if mark is None or database.value("SELECT 1 FROM marks WHERE token = ?", (mark.token,)):
+            return None
+        had, has = (
+            ", ".join(f"{count:,} {noun}" for noun, count in counts.items())
+            for counts in (mark.counts, self._counts(database))
+        )
+        return f"{database.path.name} has lost data since {rfc3339(mark.made_ms)}: it held {had}, now {has}"
 
-    def _is_marked(self, database: Database, known: dict[str, high_water.Mark]) -> bool:
-        mark = known.get(database.path.name)
-        with translated(database.path):
-            return mark is not None and mark.commits == high_water.last_commit(database.connection).number
-
-    def _is_behind(self, known: dict[str, high_water.Mark]) -> bool:
-        """Whether a database has less than was marked. A cache that was read again whole is as good as the lost one."""
-        for database in self._databases:
-            name, counts = database.path.name, self._counts(database)
-            mark = known.get(name)
-            is_whole = mark is not None and all(counts.get(noun, 0) >= had for noun, had in mark.counts.items())
-            is_refilled = database is self._cache and is_whole
-            with translated(database.path):
-                is_behind = high_water.behind_mark(name, database.connection, mark, counts) is not None
-            if is_behind and not is_refilled:
-                return True
-        return False
+    def _is_refilled(self, database: Database, mark: Mark | None) -> bool:
+        """True for a cache that was read again whole: it is as good as the one that was marked."""
+        counts = self._counts(database)
+        is_whole = mark is not None and all(counts.get(noun, 0) >= had for noun, had in mark.counts.items())
+        return database is self._cache and is_whole
 
     def _counts(self, database: Database) -> dict[str, int]:
         if database is not self._cache:
@@ -106,15 +134,47 @@ class Check:
         return {"sessions": sessions, "events": events}
 
     def forget_marks(self) -> None:
-        """Take the store as it is for whole: the alarms were answered."""
-        high_water.forget_history(self._folder, [database.path.name for database in self._databases])
+        """Accept the current state and clear its alarms."""
+        forget_marks(self._folder, [database.path.name for database in self._databases])
+
+
+def read_marks(folder: Path) -> dict[str, Mark]:
+    """Return the marks by name of database; none if there is no file of them, or it cannot be read."""
+    try:
+        marks = orjson.loads((folder / MARK_NAME).read_bytes())
+        return {name: Mark(**fields) for name, fields in marks.items()}
+    except (OSError, orjson.JSONDecodeError, AttributeError, TypeError):
+        return {}
+
+
+def write_marks(folder: Path, marks: dict[str, Mark]) -> None:
+    content = orjson.dumps({name: mark._asdict() for name, mark in marks.items()}, option=orjson.OPT_INDENT_2)
+    with translated(folder / MARK_NAME):
+        replace_file(folder / MARK_NAME, content)
+
+
+def forget_marks(folder: Path, names: Collection[str]) -> None:
+    """Remove what is noted about databases that were replaced on purpose."""
+    for name in names:
+        drop_note(folder / name)
+    kept = {name: mark for name, mark in read_marks(folder).items() if name not in names}
+    if kept:
+        write_marks(folder, kept)
+    else:
+        (folder / MARK_NAME).unlink(missing_ok=True)
 
 
 def _row_faults(database: Database) -> Iterator[str]:
     """Describe tables with rows of the wrong type, broken JSON or a content that does not match its hash.
 
-    SQLite checks how a file is built, not what its rows say.
+    SQLite checks how a file is built, not what its rows say. Nor does it read an index that should be empty because its
+    condition holds for no row; counting these rows does.
     """
+    indexes = database.rows(
+        "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'index' AND sql LIKE '% WHERE %'"
+    )
+    for index, name, sql in indexes:
+        database.value(f"SELECT count(*) FROM {name} INDEXED BY {index} WHERE {sql.partition(' WHERE ')[2]}")
     for table in declared(database.path.name):
         tests = " AND ".join(test for column in table.columns for test in _tests(column))
         if count := database.value(f"SELECT count(*) FROM {table.name} WHERE NOT ({tests})"):

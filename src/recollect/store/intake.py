@@ -10,8 +10,7 @@ import orjson
 from recollect.clock import now_ms
 from recollect.redact import OLDER, OTHER, SAME, compare_versions
 from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
-from recollect.store.payloads.frames import origin_of, take_rows
-from recollect.store.payloads.writer import FrameWriter, Stream
+from recollect.store.payloads.writer import FrameWriter, Stream, origin_of, take_rows
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import HIDES_LEARNED, IS_CLAMPED, IS_PROVISIONAL, IS_REBUILT
 from recollect.store.tables.streams import FIGURES, LOST, note_named

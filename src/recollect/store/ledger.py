@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.clock import as_ms, now_ms, rfc3339
+from recollect.files import replace_file, sync, unwritable
 from recollect.store.sqlite.database import translated
-from recollect.store.sqlite.files import replace_file, sync, unwritable
 from recollect.store.sqlite.locks import write_lock
 
 LEDGER_NAME = "ledger.jsonl"

@@ -35,11 +35,10 @@ from recollect.api import Memory, open_memory
 from recollect.archive import html
 from recollect.config import freshness_mode
 from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
-from recollect.files import write_new
+from recollect.files import work_name, write_new
 from recollect.kinds import signal_words
 from recollect.loopback import HOST, read_body
 from recollect.schema import to_json
-from recollect.store import work_name
 from recollect.text import session_counts
 from recollect.web import charts, pages, session
 from recollect.web.guard import CODE_HEADER, EXCHANGE_PATH, STATIC_PREFIX, VISIT_HEADER, Guard, Tokens

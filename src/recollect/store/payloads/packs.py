@@ -19,8 +19,8 @@ import zstandard
 
 from recollect import failpoints
 from recollect.errors import StoreDamaged
+from recollect.files import sync, write_all
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.files import sync, write_all
 
 COMPRESSION_LEVEL = 1  # level 2 takes 20 % longer and saves 3 %
 SHARED_BYTES = 32 * 1024  # a frame up to this size goes into a shared pack
@@ -29,6 +29,7 @@ SHARED_PACK_BYTES = 4 * 1024 * 1024  # a shared pack of this size is full
 MOST_FRAME_BYTES = 512 * 1024 * 1024  # unpacked; twice the longest line that is read
 
 SHARED = "shared"  # the folder of shared packs
+OWN = 0  # the number of a session's own pack in `frames`
 
 _MAGIC = b"RcF1"
 _FIELDS = Struct("<III")  # bytes compressed, of the head, of the payloads
@@ -50,24 +51,18 @@ _codec = _Codec()
 
 
 class Frame(NamedTuple):
-    """A piece of a session: how many bytes of payloads it holds, and itself as it stands in a pack."""
+    """A piece of a session: how many bytes of payloads it holds, itself as it stands in a pack, and where it is.
 
-    payload_bytes: int
-    entry: bytes
-
-
-class StoredFrame(NamedTuple):
-    """A frame that is in a pack already: `pack` is the number of a shared one, or 0 for the session's own.
-
-    Of an own pack there is also its generation, and its length: what is appended must not overwrite other frames.
+    `pack` is the number of a shared pack, OWN for the session's own, None while it is in none. Of an own pack there is
+    also its generation, and its length: what is appended must not overwrite other frames.
     """
 
     payload_bytes: int
     entry: bytes
-    pack: int
-    offset: int
-    generation: int
-    file_bytes: int
+    pack: int | None = None
+    offset: int = 0
+    generation: int = 0
+    file_bytes: int = 0
 
 
 class Content(NamedTuple):
@@ -75,14 +70,6 @@ class Content(NamedTuple):
 
     head: memoryview
     payloads: memoryview
-
-
-class FoundFrame(NamedTuple):
-    """A sound frame that was met while reading a pack from end to end."""
-
-    offset: int
-    entry: bytes
-    content: Content
 
 
 def pack_frame(head: bytes, payloads: Sequence[bytes]) -> Frame:
@@ -113,25 +100,18 @@ def _checksum(fields: bytes, compressed: bytes | memoryview) -> bytes:
     return crc32(compressed, crc32(fields)).to_bytes(4, "little")
 
 
-def iter_frames(pack: Path) -> Iterator[FoundFrame]:
-    """Every sound frame of a pack, whatever lies between them."""
+def iter_frames(pack: Path) -> Iterator[tuple[Frame, Content]]:
+    """Every sound frame of a pack with what it holds, whatever is between them."""
     data = pack.read_bytes()
     offset = data.find(_MAGIC)
     while offset >= 0:
-        frame = _frame_at(data, offset)
-        if frame is not None:
-            yield frame
-        offset = data.find(_MAGIC, offset + (len(frame.entry) if frame else 1))
-
-
-def _frame_at(data: bytes, offset: int) -> FoundFrame | None:
-    fields = data[offset + len(_MAGIC) : offset + _CHECKED_BYTES]
-    if len(fields) < _FIELDS.size:
-        return None
-    size = _HEADER_BYTES + _FIELDS.unpack(fields)[0]
-    entry = data[offset : offset + size]
-    content = unpack_entry(entry)
-    return None if content is None else FoundFrame(offset, entry, content)
+        fields, size = data[offset + len(_MAGIC) : offset + _CHECKED_BYTES], 1
+        if len(fields) == _FIELDS.size:
+            entry = data[offset : offset + _HEADER_BYTES + _FIELDS.unpack(fields)[0]]
+            if content := unpack_entry(entry):
+                yield Frame(len(content.payloads), entry, offset=offset), content
+                size = len(entry)
+        offset = data.find(_MAGIC, offset + size)
 
 
 def own_pack(folder: Path, agent: str, native_id: str, generation: int) -> Path:
@@ -213,22 +193,6 @@ def make_durable(grown: Mapping[Path, bool]) -> None:
     with ThreadPoolExecutor(min(len(places), _SYNCS_AT_ONCE)) as pool:
         list(pool.map(sync, places))
     failpoints.hit("after-packs-durable")
-
-
-def blank(path: Path, places: Sequence[tuple[int, int]]) -> None:
-    """Overwrite parts of a shared pack, (offset, bytes) each, with zeros. It needs no room and can be done again."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        size = os.fstat(fd).st_size
-        for offset, length in places:
-            os.lseek(fd, offset, os.SEEK_SET)
-            write_all(fd, bytes(max(0, min(length, size - offset))))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class PackReader:

@@ -15,10 +15,16 @@ import apsw
 from recollect.kinds import SessionKey
 from recollect.store.batch import EventRow, Facts, UsageRow, hash_payload
 from recollect.store.payloads import packs
-from recollect.store.payloads.frames import Origin, hash_source, make_frames
-from recollect.store.payloads.live_pack import FIRST_LIVE
 from recollect.store.payloads.packs import Frame
-from recollect.store.payloads.writer import FrameWriter, Stream, tidy_shared
+from recollect.store.payloads.writer import (
+    FIRST_LIVE,
+    FrameWriter,
+    Origin,
+    Stream,
+    hash_source,
+    make_frames,
+    tidy_shared,
+)
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.snapshot import keep_copy
 from recollect.store.tables import declared

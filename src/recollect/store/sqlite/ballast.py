@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.store.sqlite.files import written_beside
+from recollect.files import written_beside
 
 BALLAST_NAME = "ballast"
 MOST_BYTES = 32 * 1024 * 1024

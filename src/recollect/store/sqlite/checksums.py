@@ -51,28 +51,29 @@ def set_verification(connection: apsw.Connection, is_on: bool) -> None:
         connection.execute(f"PRAGMA checksum_verification={'ON' if is_on else 'OFF'}")
 
 
-def iter_damaged_pages(path: Path) -> Iterator[int | None]:
-    """Check page after page: yields its number if its checksum is wrong, else None.
+def iter_damaged_pages(path: Path, open_database: Callable[[], "Database"]) -> Iterator[int | None]:
+    """Look at one page after the other: yields its number if its checksum is wrong, else None.
 
-    A page that somebody is just writing is looked at again.
+    At the end come pages of zeros, whose checksum is right, that some table or index uses. A page that somebody is just
+    writing is looked at again.
     """
+    has_checksums, blank = _has_checksums(open_database), list[int]()
     with _opened(path) as file, closing(apsw.Connection(":memory:")) as judge:
-        for number in range(-(-file.xFileSize() // PAGE_BYTES)):  # the last page may be incomplete
-            yield None if _is_in_order(judge, file, number) else number + 1
-
-
-def iter_blank_pages(path: Path, open_database: Callable[[], "Database"]) -> Iterator[int | None]:
-    """Look at one page after the other: yields its number if it is in use, and zeros are all there is.
-
-    No checksum tells: that of zeros is right.
-    """
-    blank = []
-    with _opened(path) as file:
-        for number in range(file.xFileSize() // PAGE_BYTES):
-            if not file.xRead(PAGE_BYTES, number * PAGE_BYTES).strip(b"\0"):
-                blank.append(number + 1)
-            yield None
+        for number in range(1, -(-file.xFileSize() // PAGE_BYTES) + 1):  # the last page may be incomplete
+            page = _read_page(judge if has_checksums else None, file, number)
+            if page is not None and not page.strip(b"\0"):
+                blank.append(number)
+            yield number if page is None else None
     yield from _used_pages(blank, open_database) if blank else ()
+
+
+def _has_checksums(open_database: Callable[[], "Database"]) -> bool:
+    """A database that was written without checksums is left to the other checks."""
+    try:
+        with closing(open_database()) as database:
+            return database.has_checksums()
+    except (RecollectError, OSError, apsw.Error):
+        return True  # it cannot even be asked: all the more reason to look
 
 
 def _used_pages(pages: list[int], open_database: Callable[[], "Database"]) -> list[int]:
@@ -96,13 +97,15 @@ def _opened(path: Path) -> Iterator[apsw.VFSFile]:
         file.xClose()
 
 
-def _is_in_order(judge: apsw.Connection, file: apsw.VFSFile, number: int) -> bool:
+def _read_page(judge: apsw.Connection | None, file: apsw.VFSFile, number: int) -> bytes | None:
+    """Return a page; None if its checksum is wrong and stays so."""
     seen = b""
     for _ in range(_SAME_PAGE_TRIES):
-        page = file.xRead(PAGE_BYTES, number * PAGE_BYTES)
-        if judge.execute("SELECT verify_checksum(?)", (page,)).get == 1:  # any connection may be the judge
-            return True
+        page = file.xRead(PAGE_BYTES, (number - 1) * PAGE_BYTES)
+        # Any connection may be the judge.
+        if judge is None or judge.execute("SELECT verify_checksum(?)", (page,)).get == 1:
+            return page
         if page == seen:
-            return False
+            break
         seen = page
-    return False
+    return None

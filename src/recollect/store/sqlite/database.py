@@ -16,15 +16,18 @@ import orjson
 
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
-from recollect.store.sqlite import checksums, high_water
-from recollect.store.sqlite.files import has_no_room, is_full, sync, unwritable
-from recollect.store.sqlite.locks import queue_of, turn_to_write, write_lock
+from recollect.files import has_no_room, is_full, sync, unwritable
+from recollect.store.sqlite import checksums
+from recollect.store.sqlite.locks import NOTE_BYTES, queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
 )
+
+# Whether all pages of a database have checksums. Words, so that no flipped byte turns one into the other.
+_CHECKSUMS_KEPT, _CHECKSUMS_NONE = "kept", "none"
 
 Migration = Callable[[apsw.Connection], None]
 _T = TypeVar("_T")
@@ -117,7 +120,7 @@ class Database:
                 self.connection.execute("VACUUM")
             except apsw.FullError:
                 return  # no room now; the next process tries again
-        state = high_water.CHECKSUMS_KEPT if has_layer else high_water.CHECKSUMS_NONE
+        state = _CHECKSUMS_KEPT if has_layer else _CHECKSUMS_NONE
         self.connection.execute("UPDATE history SET checksums = ?", (state,))
         self._verify_pages()
 
@@ -127,9 +130,9 @@ class Database:
             if not self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get:
                 return False
             state = self.connection.execute("SELECT checksums FROM history").get
-        if state not in (high_water.CHECKSUMS_KEPT, high_water.CHECKSUMS_NONE):
+        if state not in (_CHECKSUMS_KEPT, _CHECKSUMS_NONE):
             raise _damaged(self.path)
-        return bool(state == high_water.CHECKSUMS_KEPT)
+        return bool(state == _CHECKSUMS_KEPT)
 
     def _is_new(self) -> bool:
         with translated(self.path):
@@ -163,7 +166,7 @@ class Database:
         """Wait for the turn to write, then begin; raises StoreTooNew if another process upgraded the store."""
         if self.read_only:
             raise unwritable(self.path.parent, "it was opened read-only")
-        with translated(self.path), turn_to_write(self._queue):
+        with translated(self.path), turn_to_write(self._queue) as queue:
             if self.path.stat().st_ino != self._inode:
                 raise StoreUnusable(f"Store was replaced while in use: {self.path.parent}", "run the command again")
             self.connection.execute("BEGIN IMMEDIATE")
@@ -171,7 +174,7 @@ class Database:
                 self._refuse_newer()
                 before = self.connection.total_changes()
                 yield self.connection
-                commit = high_water.count_commit(self.connection) if self.connection.total_changes() != before else None
+                commit = self._count_commit() if self.connection.total_changes() != before else None
                 failpoints.hit(f"before-{self._name}-commit")
                 self.connection.execute("COMMIT")
                 failpoints.hit(f"after-{self._name}-commit")
@@ -180,7 +183,34 @@ class Database:
                     self.connection.execute("ROLLBACK")
                 raise
             if commit is not None:
-                high_water.note_commit(self._file, commit)
+                with suppress(OSError):  # a hint only: a full disk must not undo what is stored
+                    os.pwrite(queue, orjson.dumps((*commit, _boot_id())).ljust(NOTE_BYTES), 0)
+
+    def _count_commit(self) -> tuple[int, str]:
+        """Number the transaction that is about to be committed, and give it a name that no other history has."""
+        token = os.urandom(8).hex()
+        sql = "UPDATE history SET commits = commits + 1, token = ? RETURNING commits"
+        return int(self.connection.execute(sql, (token,)).get), token
+
+    def commits(self) -> int:
+        """How many transactions there were."""
+        return int(self.value("SELECT commits FROM history"))
+
+    def lost_commits(self) -> str | None:
+        """Describe commits since the machine's start that are not in the database; None if all are.
+
+        Every commit is noted in the file by which writers queue, which is never synced: after a power cut the database
+        may rightly be behind its note.
+        """
+        try:
+            number, token, boot = orjson.loads(Path(self._queue).read_bytes())
+        except (OSError, ValueError):
+            return None
+        commits, last = self.rows("SELECT commits, token FROM history")[0]
+        if boot is None or boot != _boot_id() or last == token or commits > number:
+            return None
+        name = self.path.name
+        return f"{name} is at commit {commits} but was at {number}: its write-ahead log was lost, truncated or replaced"
 
     @contextmanager
     def without_flushing(self) -> Iterator[None]:
@@ -349,6 +379,15 @@ def file_system_type(folder: Path) -> str | None:
         if len(point) >= len(best) and path.startswith(f"{point.rstrip('/')}/"):
             best, kind = point, rest.split(" ")[0]
     return kind
+
+
+@cache
+def _boot_id() -> str | None:
+    """A name for the time since the machine started; None where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -1,15 +1,33 @@
-"""Locks between processes: one sweep at a time, and a fair queue of short writes."""
+"""Locks between processes: one sweep at a time, and a fair queue of short writes.
+
+Processes also leave one another notes beside the databases: how sweeps went, who watches, what pushes spent.
+The sweep's state is in its lock file, whose modification time is when the last complete sweep began: a sweep that finds
+nothing new changes nothing else. It names the agents' homes and no file in them, so there is nothing in it to forget; a
+home with a secret in its path is left out, because no stored path begins with it.
+"""
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
 
 from recollect.errors import Busy, StoreUnwritable
-from recollect.store.sqlite.files import abandoned, drop_abandoned, has_no_room, remove, unwritable, work_name
+from recollect.files import (
+    abandoned,
+    drop_abandoned,
+    has_no_room,
+    remove,
+    replace_file,
+    unwritable,
+    work_name,
+)
 
 SWEEP_LOCK = "sweep.lock"
+NOTE_BYTES = 128  # at the start of a database's lock file: its last commit
 _LIVE_LOCK = "live.lock"
 
 
@@ -42,7 +60,7 @@ def is_held(path: Path) -> bool:
         return False
 
 
-def try_lock(path: Path) -> AbstractContextManager[None]:
+def try_lock(path: Path) -> AbstractContextManager[int]:
     """Hold the lock of a file for the block; raises Busy if another process holds it."""
     return _flock(str(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -52,13 +70,19 @@ def queue_of(database: Path) -> str:
     return str(database.with_suffix(".lock"))
 
 
-def turn_to_write(queue: str) -> AbstractContextManager[None]:
-    """Wait for the turn to write to a database. Hold it for one batch only: others are waiting too.
+def turn_to_write(queue: str) -> AbstractContextManager[int]:
+    """Wait for the turn to write to a database; gives the lock file. Hold it for one batch: others are waiting too.
 
     SQLite's own lock is not fair: with ten writers the unluckiest waited 9 s for it, here 2 s. Each database has a
     queue of its own: who appends to cache.db need not wait until memory.db is flushed to the disk.
     """
     return _flock(queue, fcntl.LOCK_EX)
+
+
+def drop_note(database: Path) -> None:
+    """Remove the note of a database's last commit: another one comes in its place."""
+    with suppress(FileNotFoundError):
+        os.truncate(queue_of(database), 0)
 
 
 @contextmanager
@@ -98,14 +122,14 @@ def work_folder(store: Path, what: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _flock(path: str, operation: int) -> Iterator[None]:
+def _flock(path: str, operation: int) -> Iterator[int]:
     fd = _open(path)
     try:
         try:
             fcntl.flock(fd, operation)
         except BlockingIOError:
             raise Busy("Another sweep is running on this store", "it reads the same files; try again later") from None
-        yield
+        yield fd
     finally:
         os.close(fd)
 
@@ -118,3 +142,104 @@ def _open(path: str) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise unwritable(Path(folder), error.strerror or str(error), no_room=has_no_room(error)) from error
+
+
+class SweepState(NamedTuple):
+    """`began_ns` is when the last complete sweep began; the bytes are those of one that was interrupted."""
+
+    began_ns: int | None = None
+    roots: tuple[str, ...] = ()
+    read_bytes: int = 0
+    total_bytes: int = 0
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self.total_bytes > 0
+
+
+def read_sweep_state(folder: Path) -> SweepState:
+    try:
+        content, mtime_ns = (folder / SWEEP_LOCK).read_bytes(), (folder / SWEEP_LOCK).stat().st_mtime_ns
+        state = orjson.loads(content)
+        return SweepState(
+            None if "total_bytes" in state else mtime_ns, **state | {"roots": tuple(state.get("roots", ()))}
+        )
+    except (OSError, orjson.JSONDecodeError, TypeError, AttributeError):
+        return SweepState()  # no sweep yet, or a file that says nothing
+
+
+def note_progress(folder: Path, read_bytes: int, total_bytes: int) -> None:
+    """Note how far a sweep has come; the sweep's lock must be held."""
+    _write_sweep(folder, {"read_bytes": read_bytes, "total_bytes": total_bytes})
+
+
+def note_finished(folder: Path, roots: Sequence[str], began_ns: int) -> None:
+    """Note that a sweep which began at this time is complete."""
+    _write_sweep(folder, {"roots": roots})
+    os.utime(folder / SWEEP_LOCK, ns=(began_ns, began_ns))
+
+
+def _write_sweep(folder: Path, state: dict[str, Any]) -> None:
+    """Replace what the lock file says; it must stay the same file, for it is locked."""
+    content = orjson.dumps(state)
+    if (folder / SWEEP_LOCK).read_bytes() != content:
+        (folder / SWEEP_LOCK).write_bytes(content)
+
+
+WATCH_NAME = "watch.pid"
+
+
+class WatchState(NamedTuple):
+    """`every_minutes` is None for one that sweeps what changes as it changes."""
+
+    pid: int
+    since_ms: int
+    every_minutes: float | None
+
+
+@contextmanager
+def watch_lock(folder: Path, state: WatchState) -> Iterator[None]:
+    """Be the one process that watches for this store; raises Busy if there is another."""
+    path = folder / WATCH_NAME
+    other = read_watch_state(folder)
+    if other is not None:
+        raise Busy(f"Already watching this store: process {other.pid}", f"to stop it: kill {other.pid}")
+    with try_lock(path):
+        path.write_bytes(orjson.dumps(state._asdict()))
+        yield
+        os.truncate(path, 0)
+
+
+def read_watch_state(folder: Path) -> WatchState | None:
+    """The process that watches for this store now; None if there is none."""
+    path = folder / WATCH_NAME
+    try:
+        return WatchState(**orjson.loads(path.read_bytes())) if path.exists() and is_held(path) else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+_TOKENS_NAME, _LOCK_NAME = "graphiti.json", "graphiti.lock"
+_KEPT_DAYS = 62  # this month and the last
+
+
+@contextmanager
+def push_lock(folder: Path) -> Iterator[None]:
+    """Be the one process that pushes from this store; raises Busy if there is another."""
+    path = folder / _LOCK_NAME
+    if is_held(path):
+        raise Busy("Another push to the graph is running", "try again when it is done")
+    with try_lock(path):
+        yield
+
+
+def read_tokens(folder: Path) -> dict[str, int]:
+    """Tokens spent, by day (`2026-11-15`)."""
+    path = folder / _TOKENS_NAME
+    days: dict[str, int] = orjson.loads(path.read_bytes()) if path.exists() else {}
+    return days
+
+
+def note_tokens(folder: Path, days: Mapping[str, int]) -> None:
+    """Replace what is known to be spent; it is on the disk on return."""
+    replace_file(folder / _TOKENS_NAME, orjson.dumps(dict(sorted(days.items())[-_KEPT_DAYS:])))

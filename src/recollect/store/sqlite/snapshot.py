@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import apsw
 
 from recollect.errors import Busy, RecollectError, StoreUnwritable
+from recollect.files import new_file, sync, work_name, write_all, written_beside
 from recollect.store.sqlite import checksums
 from recollect.store.sqlite.database import Database, require_utf8, translated
-from recollect.store.sqlite.files import sync, work_name, write_all, written_beside
 from recollect.store.sqlite.locks import write_lock
 
 if TYPE_CHECKING:
     from recollect.store import Store
 
 COPY_SUFFIX = ".zst"
-_PLAIN_SUFFIX = "-copy"  # of a copy that was not compressed
+_OLDER_NAMES = ("memory.db-copy", "memory.db-last", "cache.db-last")  # files that earlier versions made
 _PAGES_AT_ONCE = 2000
 _OLDEST_SECONDS = 24 * 3600
 _ROOM = 2.2  # times the size of a database, for writing it anew: for the copy and for the write-ahead log
@@ -68,7 +68,8 @@ def keep_copy(database: Database, *, is_due: bool = False) -> None:
         return
     import zstandard  # slow to load, and most sweeps make no copy
 
-    database.path.with_name(database.path.name + _PLAIN_SUFFIX).unlink(missing_ok=True)
+    for name in _OLDER_NAMES:
+        path.with_name(name).unlink(missing_ok=True)
     if is_due:
         path.unlink(missing_ok=True)  # rather none than one with what had to go
     plain = path.with_name(work_name(database.path.name))
@@ -89,7 +90,8 @@ def keep_copy(database: Database, *, is_due: bool = False) -> None:
 def _make_empty(path: Path) -> None:
     """Make the file before SQLite does, so that it is the user's alone."""
     path.unlink(missing_ok=True)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with new_file(path):
+        pass
 
 
 def _copy_path(database: Path) -> Path:

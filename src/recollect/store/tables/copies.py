@@ -13,10 +13,10 @@ import apsw
 
 from recollect.clock import now_ms
 from recollect.errors import NotFound, RecollectError
+from recollect.files import left_beside
 from recollect.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.files import left_beside
 from recollect.store.tables import column
 from recollect.store.tables.sources import path_key
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from recollect.files import replace_file
 from recollect.home import RESCUED_NAME, SPOOL_NAME
 from recollect.kinds import SessionKey
 from recollect.schema import name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.files import replace_file
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import declared
 from recollect.store.tables.events import CONTENT

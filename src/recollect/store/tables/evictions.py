@@ -22,9 +22,8 @@ from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads import packs
-from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
-from recollect.store.payloads.writer import tidy_shared
+from recollect.store.payloads.writer import leave_out_events, tidy_shared
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared

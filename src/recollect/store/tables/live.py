@@ -18,7 +18,7 @@ from recollect.errors import Busy
 from recollect.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG, SessionKey
 from recollect.store.batch import Batch, EventRow, UsageRow
 from recollect.store.intake import Intake, Written
-from recollect.store.payloads.live_pack import LivePack, Moved
+from recollect.store.payloads.writer import LivePack, Moved
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.locks import announce_live
 from recollect.store.tables import column

@@ -79,10 +79,10 @@ class RawCache:
             for row in self._database.read(EventRow, sql, (stream.id,)):
                 yield row, sound_payload(reader, row)
 
-    def faults(self, stream: HeldStream) -> Iterator[str]:
+    def faults(self, stream: HeldStream) -> list[str]:
         """What is wrong with a session's frames, and with the payloads of its events."""
+        messages, end = dict[str, None](), 0
         with closing(self.reader(stream)) as reader:
-            end, messages = 0, dict[str, None]()
             for row in reader:
                 try:
                     reader.content(row)
@@ -91,11 +91,14 @@ class RawCache:
                 if row.start != end:
                     messages[f"Payloads are missing, bytes {end:,} to {row.start:,}: {stream.uid}"] = None
                 end = row.start + row.bytes
-            if end != stream.stream_bytes:
-                messages[f"Payloads are missing, from byte {end:,} on: {stream.uid}"] = None
-            yield from messages
+        if end != stream.stream_bytes:
+            messages[f"Payloads are missing, from byte {end:,} on: {stream.uid}"] = None
         if lost := sum(payload is None for _, payload in self.iter_events(stream)):
-            yield f"The content of {lost:,} events is not what was stored: {stream.uid}"
+            messages[f"The content of {lost:,} events is not what was stored: {stream.uid}"] = None
+        now = self.find(stream.agent, stream.native_id) if messages else stream
+        if now != stream:  # a sweep has written to it meanwhile
+            return self.faults(now) if now else []
+        return list(messages)
 
     def sources(self) -> dict[int, SourceRow]:
         """Every file that was read, by its number."""

@@ -30,7 +30,7 @@ from recollect.store.batch import (
     without_text,
 )
 from recollect.store.ledger import Ledger, LedgerRecord
-from recollect.store.payloads.frames import leave_out_events
+from recollect.store.payloads.writer import leave_out_events
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.sources import Sources

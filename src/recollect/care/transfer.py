@@ -1,11 +1,16 @@
-"""Importing the sessions of an export, from this store or another.
+"""Sessions in files of their own, and back: a line of JSON for what lasts of each, and a pack for its events.
 
-The export is compared with its manifest, and every session in it checked, before anything is stored. What this store
-holds already stays as it is, so importing twice adds nothing. Sessions are redacted by this store's rules.
+An export is a folder, or the same folder in one `.tar.zst` file; docs/backup.md describes its files. Imported, here or
+elsewhere, it gives the same content hashes again.
+
+Before an import stores anything, the export is compared with its manifest, and every session in it checked. What this
+store holds already stays as it is, so importing twice adds nothing. Sessions are redacted by this store's rules.
 """
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +19,31 @@ import msgspec
 import orjson
 
 from recollect.agentkit.protocol import SessionInfo
-from recollect.care.bundle import read_bundle, read_folder
-from recollect.care.exports import FORM, SESSIONS, is_part
+from recollect.care.bundle import (
+    BundleWriter,
+    Form,
+    compressed,
+    private_file,
+    read_bundle,
+    read_folder,
+    unfinished,
+    write_manifest,
+)
 from recollect.config import Settings
 from recollect.distill import parse_digest
 from recollect.errors import BadBackup, Busy, StoreUnwritable
+from recollect.files import remove
 from recollect.ingest import Protection, exclude_of, protected_json, protected_line, protected_names, without_secrets
 from recollect.kinds import SessionKey
 from recollect.redact import Redactor
+from recollect.schema import Session, to_json
 from recollect.store import (
     HIDES_LEARNED,
     Batch,
     Description,
     EventRow,
     Facts,
+    HeldStream,
     ProblemRow,
     SourceRow,
     Sources,
@@ -46,6 +62,120 @@ from recollect.store import (
 )
 from recollect.sweep import sweep
 from recollect.text import Progress
+
+FILE_SUFFIX = ".tar.zst"
+SESSIONS = "sessions.jsonl"
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of this name belongs in an export."""
+    parts = name.split("/")
+    is_pack = len(parts) == 2 and parts[0] == "packs" and name.endswith(".pack")
+    return is_pack or name == SESSIONS
+
+
+FORM = Form("recollect-export", 2, is_part)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What was written. `damaged` events could not be read as they were stored, and were left out.
+
+    `is_noted` is off for a read-only store, which cannot remember the copy.
+    """
+
+    path: str
+    sessions: int
+    events: int
+    bytes: int
+    damaged: int
+    is_noted: bool
+
+
+def export_sessions(store: Store, path: Path, sessions: Sequence[Session], progress: Progress) -> ExportReport:
+    """Write sessions into a new folder, or into one file if the name ends in `.tar.zst`."""
+    is_file = path.name.endswith(FILE_SUFFIX)
+    with unfinished(store, path) as beside, store.copies.noting("export", path):
+        folder = beside.with_name(beside.name + ".d") if is_file else beside
+        try:
+            folder.mkdir(mode=0o700)
+            writer = _Writer(store, folder)
+            writer.write(sessions, progress)
+            counts = {"sessions": len(sessions), "events": writer.events}
+            if is_file:
+                _bundle(folder, beside, counts)
+            else:
+                write_manifest(folder, FORM, counts=counts)
+        finally:
+            if is_file:
+                remove(folder)
+    size = sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
+    return ExportReport(str(path), len(sessions), writer.events, size, writer.damaged, not store.read_only)
+
+
+def _bundle(folder: Path, target: Path, counts: dict[str, int]) -> None:
+    with compressed(target) as stream:
+        bundle = BundleWriter(stream, FORM)
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            bundle.add_file(file.relative_to(folder).as_posix(), file)
+        bundle.finish(counts=counts)
+
+
+class _Writer:
+    """Writes sessions into a folder and counts their events."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._sources = store.raw.sources()
+        self._problems = store.raw.problems()
+        self.events = self.damaged = 0
+
+    def write(self, sessions: Sequence[Session], progress: Progress) -> None:
+        with private_file(self._folder / SESSIONS) as file:
+            for number, session in enumerate(sessions, start=1):
+                file.write(orjson.dumps(self._line(session)) + b"\n")
+                progress("exporting", number, len(sessions))
+
+    def _line(self, session: Session) -> dict[str, Any]:
+        key = SessionKey(session.agent, session.native_session_id)
+        stream = self._store.raw.find(*key)
+        pack = self._write_pack(stream) if stream else None
+        return {
+            "session": to_json(session),
+            "pack": pack,
+            "sources": [self._source(source) for source in self._store.raw.all_sources_of(stream)] if stream else [],
+            "lasting": list(self._store.lasting.iter_rows(key, with_derived=pack is None)),
+        }
+
+    def _write_pack(self, stream: HeldStream) -> str | None:
+        """A session's events, tokens and money in frames, as a store keeps them; None if it has no events."""
+        name = f"packs/{sha256(stream.uid.encode()).hexdigest()[:32]}.pack"
+        events = 0
+        with private_file(self._folder / name) as file:
+            for framed in self._store.rewrites.iter_framed(stream):
+                events += len(framed.rows)
+                self.damaged += len(framed.lost)
+                file.writelines(frame.entry for frame in framed.frames)
+        self.events += events
+        if events:
+            return name
+        (self._folder / name).unlink()
+        return None
+
+    def _source(self, number: int) -> dict[str, Any]:
+        row, problems = self._sources[number], self._problems.get(number, ())
+        return {
+            "host": row.host,
+            "path": row.path,
+            "kind": row.kind,
+            "bytes": row.size,
+            "bad_lines": [
+                {"line": line.line, "offset": line.offset, "reason": line.reason, "raw": b64encode(line.raw).decode()}
+                for line in problems
+            ],
+        }
+
 
 INVALID = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, apsw.ConstraintError)
 
@@ -93,11 +223,11 @@ class ExportedSession:
     def _frames(self) -> Iterator[tuple[Description, list[bytes]]]:
         """Every frame with its payloads. The frames must cover the pack: a damaged one is not left out."""
         end = 0
-        for frame in iter_frames(self._pack) if self._pack else ():
-            description = describe(frame.content)
+        for frame, content in iter_frames(self._pack) if self._pack else ():
+            description = describe(content)
             if frame.offset != end or description.origin[:2] != self.key:
                 raise ValueError(f"not a frame of {self.uid}, at byte {end}")
-            yield description, list(_payloads(description.rows, frame.content.payloads))
+            yield description, list(_payloads(description.rows, content.payloads))
             end += len(frame.entry)
         if self._pack and end != self._pack.stat().st_size:
             raise ValueError(f"damaged at byte {end}: {self._pack}")
@@ -236,14 +366,19 @@ def import_sessions(store: Store, settings: Settings, path: Path, progress: Prog
 
 
 def _import(store: Store, settings: Settings, path: Path, folder: Path, progress: Progress) -> ImportReport:
-    before = store.sessions.count()
+    before, events_new = store.sessions.count(), 0
     hint = "nothing was changed; export it again"
     try:
         lines = (folder / SESSIONS).read_bytes().splitlines()
         sessions = {session.key: session for session in (ExportedSession(orjson.loads(line), folder) for line in lines)}
-        importer = _Importer(store, settings, sessions)
+        redactor = Protection(store.folder, settings.redaction).redactor()
+        tombstones = Tombstones(store.tombstones, store.sources)
+        excluded = _excluded(store, settings, sessions)
         hint = "sessions imported so far are complete; export it again"
-        importer.put(progress)
+        for done, (key, session) in enumerate(sessions.items(), start=1):
+            events_new += _put(store, session, redactor, tombstones, is_excluded=key in excluded)
+            progress("importing", done, len(sessions))
+        store.keep_copy(is_due=True)
     except INVALID as error:
         raise BadBackup(f"Invalid content: {path}", hint) from error
     try:
@@ -258,38 +393,29 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
         sessions=len(sessions),
         sessions_new=store.sessions.count() - before,
         events=sum(session.events for session in sessions.values()),
-        events_new=importer.events_new,
+        events_new=events_new,
         different=sum(
             row.content_hash != hashes.get(SessionKey(row.agent, row.native_session_id), row.content_hash)
             for row in rows
         ),
-        forgotten=sum(importer.tombstones.hold(*key) for key in sessions),
-        excluded=len(importer.excluded),
+        forgotten=sum(tombstones.hold(*key) for key in sessions),
+        excluded=len(excluded),
         is_settled=is_settled,
     )
 
 
-class _Importer:
-    """Stores the sessions of an export, but for those that the user forgot or excludes."""
-
-    def __init__(self, store: Store, settings: Settings, sessions: Sessions) -> None:
-        self._store = store
-        self._sessions = sessions
-        self._redactor = Protection(store.folder, settings.redaction).redactor()
-        self.tombstones = Tombstones(store.tombstones, store.sources)
-        self.excluded = _excluded(store, settings, sessions)
-        self.events_new = 0
-
-    def put(self, progress: Progress) -> None:
-        for done, (key, session) in enumerate(self._sessions.items(), start=1):
-            batches = list(session.batches(self._redactor))
-            self.tombstones.inherit(key.agent, [info for batch in batches for info in batch.infos.items()])
-            if key not in self.excluded and not self.tombstones.hold(*key):
-                kept = [without_forgotten(batch, self.tombstones) for batch in batches]
-                self.events_new += self._store.intake.put(kept, Sources.save_unread).events_new if kept else 0
-                self._store.lasting.put(key, redact_rows(self._redactor, session.lasting))
-            progress("importing", done, len(self._sessions))
-        self._store.keep_copy(is_due=True)
+def _put(
+    store: Store, session: ExportedSession, redactor: Redactor, tombstones: Tombstones, *, is_excluded: bool
+) -> int:
+    """Store a session, unless the user forgot or excludes it; returns how many events were new."""
+    key, batches = session.key, list(session.batches(redactor))
+    tombstones.inherit(key.agent, [info for batch in batches for info in batch.infos.items()])
+    if is_excluded or tombstones.hold(*key):
+        return 0
+    kept = [without_forgotten(batch, tombstones) for batch in batches]
+    events_new = store.intake.put(kept, Sources.save_unread).events_new if kept else 0
+    store.lasting.put(key, redact_rows(redactor, session.lasting))
+    return events_new
 
 
 def _excluded(store: Store, settings: Settings, sessions: Sessions) -> set[SessionKey]:
