@@ -24,7 +24,7 @@ from recollect.knowledge.predicates import (
     TOUCHES,
 )
 from recollect.knowledge.records import Audit, Fact
-from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
+from recollect.knowledge.timeline import amended_by, as_of, fact_of, fact_of_note, timeline
 from recollect.knowledge.topics import fulltext_query, relevance, stem, topic_words
 from recollect.sessions import changed_since
 from recollect.store import AMENDMENT, Choice, EventFilter, HeaderFilter, Store, StoredFact, Term, Wanted
@@ -115,18 +115,28 @@ def _current(fact: Fact, facts: Mapping[str, Fact]) -> Fact:
     return fact
 
 
-def find_amended(store: Store, query: str, repos: Collection[str]) -> dict[str, Fact]:
-    """Sessions in these repositories whose decisions on what a query asks were amended later: by what, each."""
+def find_amended(store: Store, query: str, sessions: Collection[str], repos: Collection[str]) -> dict[str, Fact]:
+    """Those of these sessions whose decisions on what a query asks were amended later, each with the amendment.
+
+    `repos` are the repositories of the sessions.
+    """
     criteria = HeaderFilter(chosen=(("repo", tuple(repos)),))
-    if not repos:
-        return {}
+    amendments = store.facts.select((DECIDED,), criteria, kind=AMENDMENT) if repos else []
+    own = [fact_of(fact) for fact in store.facts.select(DECISIONS, HeaderFilter(uids=frozenset(sessions)))]
+    if not any(amended_by(fact_of(amendment), own) for amendment in amendments):
+        return {}  # as mostly: working out the time of a whole repository takes a while
     asked = set(map(stem, topic_words(query)))
     facts = {fact.fact_uid: fact for fact in timeline(map(fact_of, store.facts.select(DECISIONS, criteria)))}
     holding = {fact.session_uid for fact in facts.values() if fact.superseded_by is None and fact.method not in WEAK}
     amended = {}
     for fact in facts.values():
         newer = facts.get(fact.superseded_by or "")
-        if fact.session_uid is None or newer is None or newer.subject_kind != AMENDMENT:
+        if (
+            fact.session_uid is None
+            or fact.session_uid not in sessions
+            or newer is None
+            or newer.subject_kind != AMENDMENT
+        ):
             continue
         said = set(map(stem, topic_words(f"{fact.text} {newer.text}")))
         # Where all that a session decided was amended, whatever finds it is about that.

@@ -8,12 +8,15 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from operator import eq
 
 from recollect.clock import rfc3339
 from recollect.knowledge.predicates import DECIDED, HAS_VALUE, PREFERS, SURE, judged
 from recollect.knowledge.records import Evidence, Fact
 from recollect.knowledge.topics import stem, topic_words
 from recollect.store import AMENDMENT, Note, StoredFact
+from recollect.text import CJK
 
 REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself
@@ -22,6 +25,29 @@ _LEAST_OPTIONS = 2
 _WRITTEN = ("commit", "rule_file", "claim", "candidate")  # rules that find no words of a talk
 _LEAST_SHARED, _LEAST_ENDED = 3, 1  # words of an amendment and of the session, and of each decision, that it is about
 _INSTEAD = frozenset({"instead", "now"})
+# A wish as it is compared with another: its words but those of any lasting wish, and without what it turns down.
+_FORBIDS = re.compile(r"\b(?:do not|don't|dont|must not|no longer)\b|不要|不再|别")
+_FILLER = re.compile(
+    r"\b(?:always|please|ok|from (?:now|here|today) on|going forward|in (?:the )?future|as a rule|by default|you|we|i"
+    r"|want|should|must|need|to|only|now|instead(?! of)|back|immer|bitte|ab (?:jetzt|sofort)|künftig|stattdessen"
+    r"|toujours|désormais|plutôt|siempre|sempre)\b"
+    r"|以后|今后|今後は?|以後|从现在(?:起|开始)|总是|一律|始终|统一|都|请|要|改|ください|代わりに"
+)
+_TURNED_DOWN = re.compile(
+    r"[,;，]? *(?:\b(?:and not|not|instead of|rather than)\b|(?<=[，,])(?:不|never)用)(?P<what>.*)$"
+)
+_CHANGES = re.compile(
+    r"\binstead\b(?! of)|\b(?:no longer|back to)\b|stattdessen|plutôt|改(?:用|为|成|回)|不再|代わりに"
+)
+_LANGUAGE = re.compile(
+    r"english|german|french|spanish|italian|portuguese|dutch|polish|czech|turkish|russian|ukrainian|arabic|hebrew|hindi"
+    r"|chinese|mandarin|japanese|korean|deutsch|englisch|französisch|spanisch|français|anglais|allemand|español|inglés"
+    r"|(?:中|英|日|日 本|法|德|韩|俄)(?: [文语語])?"
+)
+_SAME_VERB = re.compile(r"\b(?:reply|respond)\b")
+_WISH_WORD = re.compile(rf"[{CJK}]|[^\W_](?:[\w.+#'-]*\w)?")
+_MOST_CHANGED, _LEAST_KEPT = 3, 2  # words of a wish
+_SHORT = 2  # a verb and a value, which say little: only if there is one such wish, another one replaces it
 _YES_OR_NO = re.compile(r"(?:yes|no|ok(?:ay)?|skip|continue|proceed|cancel|all|none|both)\b")
 
 
@@ -89,14 +115,21 @@ def timeline(facts: Iterable[Fact]) -> list[Fact]:
     ordered = sorted(facts, key=lambda fact: (fact.valid_at or "", fact.fact_uid))
     ends: dict[str, Fact] = {}
     last: dict[Hashable, list[Fact]] = defaultdict(list)
+    wishes: dict[str | None, list[tuple[list[str], Fact]]] = defaultdict(list)  # by repository
     for place, fact in enumerate(ordered):
-        for amended in _amended(fact, ordered[:place]) if fact.subject_kind == AMENDMENT else ():
+        for amended in amended_by(fact, ordered[:place]) if fact.subject_kind == AMENDMENT else ():
             ends.setdefault(amended.fact_uid, fact)
         for matter in _matters(fact):
             for earlier in last[matter]:
                 if earlier.object.casefold() != fact.object.casefold():
                     ends.setdefault(earlier.fact_uid, fact)
             last[matter] = [other for other in last[matter] if other.object == fact.object] + [fact]
+        if fact.predicate == PREFERS and fact.by == "user":
+            words = _wish_words(fact.object)
+            outdated = [old for known, old in wishes[fact.repo] if _says_otherwise(known, words, fact.object)]
+            for earlier in outdated if len(words) > _SHORT or len(outdated) == 1 else ():
+                ends.setdefault(earlier.fact_uid, fact)
+            wishes[fact.repo].append((words, fact))
         if fact.predicate == PREFERS and fact.choice:
             repo = fact.repo or ""
             for chosen in (chosen for name in fact.alternatives for chosen in last[repo, _name(name)]):
@@ -112,7 +145,7 @@ def _placed(fact: Fact, end: Fact | None, until_then: str | None) -> Fact:
     return replace(fact, until_then=until_then) if until_then else fact
 
 
-def _amended(fact: Fact, earlier: Sequence[Fact]) -> list[Fact]:
+def amended_by(fact: Fact, earlier: Sequence[Fact]) -> list[Fact]:
     """What an amendment takes the place of: decisions of the one earlier session that has most of its words."""
     words = _stems(fact)
     sharing: dict[str, list[tuple[int, Fact]]] = defaultdict(list)
@@ -141,6 +174,39 @@ def _matters(fact: Fact) -> list[Hashable]:
         words = frozenset(word for word in _stems(fact) if not word[0].isdecimal()) - _INSTEAD
         return [(PREFERS, repo, words)] if len(words) >= _LEAST_SHARED else []
     return []
+
+
+def _wish_words(wish: str) -> list[str]:
+    lowered = _FORBIDS.sub("never", wish.lower().replace("’", "'"))
+    return _WISH_WORD.findall(_SAME_VERB.sub("answer", _FILLER.sub(" ", _TURNED_DOWN.sub("", lowered))))
+
+
+def _says_otherwise(words: list[str], later: list[str], wish: str) -> bool:
+    """Check if a later wish repeats one with another value in one place, and takes its place.
+
+    It does if it says so ("instead", "not VALUE"), if both values are languages, or if only one of them forbids.
+    """
+    begin = _shared(words, later)
+    end = _shared(words[begin:][::-1], later[begin:][::-1])
+    was, is_now = words[begin : len(words) - end], later[begin : len(later) - end]
+    if (
+        begin + end < (1 if len(words) == len(later) == _SHORT else _LEAST_KEPT)
+        or max(len(was), len(is_now)) > _MOST_CHANGED
+        or was == is_now
+    ):
+        return False
+    if [*was, *is_now] == ["never"]:
+        return True
+    turned_down = _TURNED_DOWN.search(wish.lower())
+    if turned_down and was and all(word in turned_down["what"] for word in was):
+        return True
+    are_languages = all(_LANGUAGE.fullmatch(" ".join(value)) for value in (was, is_now))
+    return bool(was and is_now) and (are_languages or _CHANGES.search(wish.lower()) is not None)
+
+
+def _shared(words: Sequence[str], others: Sequence[str]) -> int:
+    """Count the words that both begin with."""
+    return sum(takewhile(bool, map(eq, words, others)))
 
 
 def _same_options(fact: Fact, repo: str) -> list[Hashable]:
