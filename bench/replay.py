@@ -37,8 +37,6 @@ HEADINGS = {
     "The last session": "last",
     "Decided here": "decided",
     "Left open": "open",
-    "Commands here": "warning",
-    "Workflows": "warning",
 }
 CLOCK = time.time_ns
 ORIGIN = re.compile(r"^origin: ", re.MULTILINE)

@@ -9,7 +9,7 @@ from recollect import sessions
 from recollect.analysis.stored import find_digest
 from recollect.errors import NotFound
 from recollect.kinds import TEST_RUN
-from recollect.knowledge import DECIDED, FIXED_BY, LEAST_CONFIDENCE, PREFERS, fact_of, timeline
+from recollect.knowledge import DECIDED, FIXED_BY, LEAST_CONFIDENCE, PREFERS, fact_of, with_ends
 from recollect.recall import AGENT, USER, Recalled
 from recollect.schema import Digest, Session
 from recollect.store import HeaderFilter, Store
@@ -54,7 +54,7 @@ def make_packet(store: Store, session: Session) -> list[Recalled]:
 
 def _rules(store: Store, session: Session) -> Iterator[str]:
     """Wishes that are to last, chosen answers and approved plans."""
-    for fact in timeline(map(fact_of, store.facts.select((DECIDED, PREFERS), _only(session)))):
+    for fact in with_ends(map(fact_of, store.facts.select((DECIDED, PREFERS), _only(session)))):
         if (
             fact.invalid_at is None
             and fact.method in _BY_USER

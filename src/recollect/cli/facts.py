@@ -85,6 +85,11 @@ def show_command(session: str, event: str | int) -> str:
     return f"recollect show {session} --at {event[-_UID_CHARS:] if isinstance(event, str) else event}"
 
 
+def digest_command(session: str) -> str:
+    """The command that opens what is left of an evicted session."""
+    return f"recollect digest {session}"
+
+
 def _doubt(confidence: float) -> str:
     return "" if confidence >= knowledge.LEAST_CONFIDENCE else f"uncertain ({confidence:.2f})"
 
@@ -100,7 +105,9 @@ def discussion_lines(exchanges: "Sequence[Discussion]") -> Iterator[str]:
             yield from detail(f"next: {'; '.join(exchange.next_steps)}")
         if exchange.reply:
             yield from detail(f"then you: {exchange.reply}")
-        yield source(exchange.at, exchange.repo, show_command(names[exchange.session_uid], exchange.seq))
+        name = names[exchange.session_uid]
+        opens = f"evicted, {digest_command(name)}" if exchange.evicted else show_command(name, exchange.seq)
+        yield source(exchange.at, exchange.repo, opens)
 
 
 def without_session(origin: "LineOrigin") -> str:

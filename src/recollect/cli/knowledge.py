@@ -15,6 +15,7 @@ from recollect.cli.facts import (
     bold,
     change_lines,
     detail,
+    digest_command,
     discussion_lines,
     fact_lines,
     fix_lines,
@@ -213,7 +214,9 @@ def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
             yield grey(f"  {plural(len(route.steps) - _SHOWN_STEPS, 'more step')}")
         spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
         spent += "" if route.is_confirmed else ", not confirmed by tests or the user"
-        yield source(route.at, route.repo, show_command(names[route.session_uid], route.request_uid), spent)
+        name = names[route.session_uid]
+        opens = f"evicted, {digest_command(name)}" if route.evicted else show_command(name, route.request_uid)
+        yield source(route.at, route.repo, opens, spent)
 
 
 class _Decisions(click.Group):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from recollect.knowledge.rules import Lessons, derive
     from recollect.knowledge.runs import steps_to_read
     from recollect.knowledge.signature import error_in, is_same_failure, signature_of, signatures_of
-    from recollect.knowledge.timeline import RECORDED, REMEMBERED, fact_of, fact_of_note, timeline
+    from recollect.knowledge.timeline import RECORDED, REMEMBERED, fact_of, fact_of_note, with_ends
     from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
 else:
     __getattr__ = lazy_names(__name__, __file__)

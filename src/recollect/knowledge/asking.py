@@ -24,7 +24,7 @@ from recollect.knowledge.predicates import (
     TOUCHES,
 )
 from recollect.knowledge.records import Audit, Fact
-from recollect.knowledge.timeline import amended_by, as_of, fact_of, fact_of_note, timeline
+from recollect.knowledge.timeline import amended_by, as_of, fact_of, fact_of_note, with_ends
 from recollect.knowledge.topics import fulltext_query, relevance, stem, topic_words
 from recollect.sessions import changed_since
 from recollect.store import AMENDMENT, Choice, EventFilter, HeaderFilter, Store, StoredFact, Term, Wanted
@@ -76,7 +76,7 @@ def find_decisions(
             facts = [fact for fact in facts if fact.method not in WEAK and fact.confidence >= LEAST_CONFIDENCE]
         oldest = rfc3339(oldest_ms) or ""
         facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
-        held = as_of(timeline(facts), rfc3339(moment_ms))[::-1]
+        held = as_of(with_ends(facts), rfc3339(moment_ms))[::-1]
         decided = [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
         if depth is None or oldest_ms is None or (limit and len(decided) >= limit):
             return decided[:limit]
@@ -91,7 +91,7 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
     amendments = store.facts.select((DECIDED,), sessions, kind=AMENDMENT)  # in whatever words
     known = {fact.fact_uid: fact_of(fact) for fact in (*stored, *amendments) if fact.rule != CLAIM}
-    facts = {fact.fact_uid: fact for fact in timeline([*known.values(), *notes_as_facts(store, repos)])}
+    facts = {fact.fact_uid: fact for fact in with_ends([*known.values(), *notes_as_facts(store, repos)])}
     scored: dict[str, tuple[float, Fact]] = {}
     for fact in facts.values():
         score, current = relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), _current(fact, facts)
@@ -126,7 +126,7 @@ def find_amended(store: Store, query: str, sessions: Collection[str], repos: Col
     if not any(amended_by(fact_of(amendment), own) for amendment in amendments):
         return {}  # as mostly: working out the time of a whole repository takes a while
     asked = set(map(stem, topic_words(query)))
-    facts = {fact.fact_uid: fact for fact in timeline(map(fact_of, store.facts.select(DECISIONS, criteria)))}
+    facts = {fact.fact_uid: fact for fact in with_ends(map(fact_of, store.facts.select(DECISIONS, criteria)))}
     holding = {fact.session_uid for fact in facts.values() if fact.superseded_by is None and fact.method not in WEAK}
     amended = {}
     for fact in facts.values():
@@ -162,13 +162,13 @@ def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
 def find_facts(store: Store, entity: str) -> list[Fact]:
     """Everything that has this file, command, package, error or setting as its subject or object, oldest first."""
     notes = [note for note in notes_as_facts(store) if note.subject.casefold() == entity.casefold()]
-    return timeline([*map(fact_of, store.facts.naming(entity)), *notes])
+    return with_ends([*map(fact_of, store.facts.naming(entity)), *notes])
 
 
 def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     """Measure how much of what is known is of use; `redact` takes the secrets out of a text."""
     stored = store.facts.select(with_rejected=True)
-    facts = timeline(map(fact_of, stored))
+    facts = with_ends(map(fact_of, stored))
     said = [fact for fact in facts if fact.predicate != TOUCHES]  # a request may be made twice
     same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in said)
     copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]

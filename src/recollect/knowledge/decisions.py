@@ -16,7 +16,7 @@ from recollect.knowledge.demands import asks_change, demanded, demands, reason_i
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Finding, Material, decided
 from recollect.knowledge.picks import GOES_ON, agreements, picks
-from recollect.knowledge.predicates import PREFERS
+from recollect.knowledge.predicates import PREFERS, STANDING
 from recollect.knowledge.proposals import SENTENCE_CHARS, without_code
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.knowledge.settlements import settlements
@@ -211,8 +211,10 @@ def _refusals(material: Material) -> Iterator[Finding]:
         about = _refused(material, call)
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
-        # What was refused is a step; only a rule or a choice among the words says more than what to do instead.
-        confidence = max(0.5, *map(demanded, sentences(reason)))
+        # What was refused is a step; only a rule or a choice among the words says more than what to do instead. What
+        # is chosen in place of a part of a plan may change with the next draft.
+        least = STANDING if asks_back(call) else 0.0
+        confidence = max(0.5, *(sure for sure in map(demanded, sentences(reason)) if sure >= least))
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
 

@@ -9,7 +9,7 @@ from recollect.knowledge.asking import notes_as_facts
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
 from recollect.knowledge.predicates import FIXED_BY, PREDICATES, TOUCHES, fact_uid
 from recollect.knowledge.records import Fact, Graph, GraphEdge, GraphNode
-from recollect.knowledge.timeline import fact_of, timeline
+from recollect.knowledge.timeline import fact_of, with_ends
 from recollect.knowledge.workflows import follow_facts
 from recollect.store import HeaderFilter, Store, StoredExchange, StoredFact
 
@@ -53,7 +53,7 @@ def find_graph(
         oldest_ms = store.facts.moment_of(latest - 1, predicates, sessions)
         sessions = sessions._replace(since_ms=max(sessions.since_ms or 0, oldest_ms or 0) or None)
     stored = [fact for fact in store.facts.select(predicates, sessions) if fact.rule not in (CANDIDATE, CLAIM)]
-    facts = {fact.fact_uid: fact for fact in timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])}
+    facts = {fact.fact_uid: fact for fact in with_ends([*map(fact_of, stored), *notes_as_facts(store, repos)])}
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
     held = [
         fact

@@ -216,8 +216,8 @@ class Workflows:
 class Route:
     """How an exchange reached a goal: what was edited and run, in order, and what failed on the way.
 
-    `is_confirmed` if tests or the user's next words say so; else the agent's answer alone does. Of a session whose
-    events were dropped, `steps` are only the names of tools and commands.
+    `is_confirmed` if tests or the user's next words say so; else the agent's answer alone does. Of an `evicted`
+    session, `steps` are only the names of tools and commands.
     """
 
     goal: str
@@ -231,6 +231,7 @@ class Route:
     active_s: int
     usd: float | None
     request_uid: str
+    evicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def fact_of_note(note: Note, verdict: str | None) -> Fact:
     )
 
 
-def timeline(facts: Iterable[Fact]) -> list[Fact]:
+def with_ends(facts: Iterable[Fact]) -> list[Fact]:
     """The facts with what ended each, the oldest first. Of one matter only the newest fact holds."""
     ordered = sorted(facts, key=lambda fact: (fact.valid_at or "", fact.fact_uid))
     ends: dict[str, Fact] = {}

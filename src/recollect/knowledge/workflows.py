@@ -295,6 +295,7 @@ def _route(store: Store, one: StoredExchange) -> Route | None:
         active_s=one.active_ms // 1000,
         usd=one.usd,
         request_uid=one.request_uid,
+        evicted=position is None,
     )
 
 

@@ -10,7 +10,7 @@ from statistics import mean
 from recollect.clock import as_datetime
 from recollect.distill import Exchange, ExchangeRules, estimate_tokens, excerpt
 from recollect.knowledge.records import Fact
-from recollect.knowledge.timeline import fact_of, fact_of_note, timeline
+from recollect.knowledge.timeline import fact_of, fact_of_note, with_ends
 from recollect.knowledge.workflows import follow_facts
 from recollect.schema import Session
 from recollect.store import HeaderFilter, Store
@@ -135,7 +135,7 @@ def facts_by_group(store: Store) -> dict[str, list[Fact]]:
     for note, verdict in store.verdicts.notes():
         if verdict != "rejected":
             groups[note.group_name].append(fact_of_note(note, verdict))
-    return {group: merged([*timeline(facts), *_follows(store, group)]) for group, facts in groups.items()}
+    return {group: merged([*with_ends(facts), *_follows(store, group)]) for group, facts in groups.items()}
 
 
 def _follows(store: Store, group: str) -> list[Fact]:
