@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect import Fix, Memory, open_memory, to_json
-from recollect.knowledge.predicates import LEAST_CONFIDENCE, PREFERS
+from recollect.knowledge.records import LEAST_CONFIDENCE, PREFERS
 from recollect.recall import read_brief
 from replay import Split, replay
 

@@ -10,7 +10,7 @@ from recollect import schema
 from recollect.api import Memory
 from recollect.errors import NotFound
 from recollect.knowledge import asking
-from recollect.knowledge.timeline import fact_of
+from recollect.knowledge.asking import fact_of
 from recollect.recall import Filters
 from recollect.schema import to_json
 from tests.conftest import REPOSITORY

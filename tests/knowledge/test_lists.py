@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from recollect.cli.entry import main
-from recollect.hooks.fixes import find_fix
-from recollect.knowledge.asking import audit
+from recollect.hooks.reminders import find_fix
+from recollect.knowledge import audit
 from tests.knowledge.sessions import Script, remembered
 
 SURE, WEAK = "Always use tabs instead of spaces.", "Always use the old parser for now."

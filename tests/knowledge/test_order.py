@@ -90,7 +90,7 @@ def test_every_fact_cites_events_of_its_session(tmp_path: Path) -> None:
     memory = remembered(tmp_path, *SCRIPTS)
     events = {event.event_uid for session in memory.sessions() for event in memory.events(session)}
 
-    from recollect.knowledge.timeline import fact_of
+    from recollect.knowledge.asking import fact_of
 
     facts = [fact_of(stored) for stored in memory._store.facts.select()]
 

@@ -1,15 +1,21 @@
-"""All that is distilled from sessions: one pass over their events, then the judges; and how it is kept."""
+"""All that is distilled from sessions: one pass over their events, then the judges; and how it is kept.
+
+What the closed parts of a long session left, as it is kept between sweeps.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from recollect import analysis, schema
-from recollect.analysis.closed import Closed, find_closed, pack_closed
+from recollect.analysis import VERSION
 from recollect.clock import now_ms
 from recollect.distill import (
     LINE_CHARS,
     Around,
+    Part,
     Payloads,
     Subject,
     Trace,
@@ -27,8 +33,9 @@ from recollect.distill import (
 from recollect.kinds import SessionKey
 from recollect.knowledge import Lessons, Material, derive, steps_to_read
 from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Signal
-from recollect.sessions import TOKENS, Parts, Used, add_up, boundary_of, cuts_ms, split, until, usd_of
+from recollect.sessions import TOKENS, Parts, Used, add_up, boundary_of, cuts_ms, decode_totals, split, until, usd_of
 from recollect.store import (
+    ACCOUNT,
     DIGEST,
     ActivityRow,
     Boundary,
@@ -40,6 +47,52 @@ from recollect.store import (
     StoredSession,
     UseRow,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """All that was distilled from closed parts, what they teach, and what they used."""
+
+    part: Part
+    lessons: Lessons
+    used: list[Used]
+
+
+class _Made(msgspec.Struct):
+    """Which version kept a state: only its own can be read."""
+
+    version: int
+
+
+class _State(_Made):
+    """What closed parts were distilled with: with anything else they are distilled again."""
+
+    session_class: str
+    cwd: str | None
+    part: Part
+    lessons: Lessons
+
+
+def pack_closed(closed: Closed, session: Pending) -> bytes:
+    state = _State(VERSION, session.session_class, session.cwd, closed.part, closed.lessons)
+    return msgspec.json.encode(state)
+
+
+def find_closed(session: Pending, stored: StoredSession) -> Closed | None:
+    """What was kept of a session; None if nothing was, or it would be distilled otherwise now."""
+    if stored.kept is None or session.sealed is not None or session.is_lost:
+        return None
+    kept = stored.kept.states[DIGEST]
+    if msgspec.json.decode(kept, type=_Made).version != VERSION:
+        return None
+    state = _decode(kept)
+    if (state.session_class, state.cwd) != (session.session_class, session.cwd):
+        return None
+    return Closed(state.part, state.lessons, decode_totals(stored.kept.states[ACCOUNT]).used)
+
+
+_decode = msgspec.json.Decoder(_State).decode
+
 
 FILES_OF_LINE = 3
 BYTES_OF_TOKEN = 4

@@ -1,4 +1,10 @@
-"""How an error was fixed before: facts of all sessions, joined when it is asked for."""
+"""How an error was fixed before: facts of all sessions, joined when it is asked for.
+
+What the memory would have saved: the past replayed against what was known on each day.
+
+Nothing counts against a fix, an answer or a failure that came later, or in the same session. What was saved is the sum
+over errors with a known fix that were solved again; an error that nobody solved again has no known cost.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,10 +13,9 @@ from typing import Any
 
 from recollect.amounts import plural
 from recollect.clock import rfc3339
-from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
-from recollect.knowledge.records import Evidence, Fix, FixStep
+from recollect.knowledge.asking import fulltext_query, has_word, relevance, topic_words
+from recollect.knowledge.records import FAILS_WITH, FIXED_BY, SURE, Evidence, Fix, FixStep, judged
 from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signatures_in
-from recollect.knowledge.topics import fulltext_query, has_word, relevance, topic_words
 from recollect.sessions import changed_since
 from recollect.store import Store, StoredFact
 

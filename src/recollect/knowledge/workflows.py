@@ -11,12 +11,10 @@ from recollect.amounts import plural
 from recollect.clock import rfc3339
 from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
 from recollect.kinds import KIND_FAMILY, SessionKey
-from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import Material
-from recollect.knowledge.predicates import FOLLOWS, fact_uid
-from recollect.knowledge.records import Evidence, Fact, FailingCommand, Route, Workflow
+from recollect.knowledge.asking import relevance, topic_words
+from recollect.knowledge.facts import Material, Turn
+from recollect.knowledge.records import FOLLOWS, Evidence, Fact, FailingCommand, Route, Workflow, fact_uid
 from recollect.knowledge.runs import Run
-from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import ExchangeRow, HeaderFilter, StatRow, Step, Store, StoredExchange
 from recollect.text import ELLIPSIS
 
