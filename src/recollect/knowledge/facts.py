@@ -35,6 +35,7 @@ class Material:
     trace: Trace
     payloads: Payloads
     responses: Sequence[Response]
+    _texts: dict[bytes, str] = field(default_factory=dict)
 
     @cached_property
     def spending(self) -> "Spending":
@@ -42,7 +43,11 @@ class Material:
 
     def text(self, step: Step) -> str:
         """All that an event says, or its summary, without what an earlier recall put into it."""
-        return evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+        text = self._texts.get(step.event_uid)
+        if text is None:
+            text = evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+            self._texts[step.event_uid] = text
+        return text
 
     def active_ms(self, start: int, end: int) -> int:
         """The working time from one step to another: a long silence is none."""
