@@ -1,6 +1,6 @@
 """All that is distilled from sessions: one pass over their events, then the judges; and how it is kept.
 
-What the closed parts of a long session left, as it is kept between sweeps.
+What the closed parts of a long session left is kept between sweeps.
 """
 
 from collections import Counter
@@ -58,40 +58,26 @@ class Closed:
     used: list[Used]
 
 
-class _Made(msgspec.Struct):
-    """Which version kept a state: only its own can be read."""
-
-    version: int
+_MADE_BY = b"%d " % VERSION  # before a state: only the version that kept it can read it
+_decode = msgspec.json.Decoder(tuple[str, str | None, Part, Lessons]).decode
 
 
-class _State(_Made):
-    """What closed parts were distilled with: with anything else they are distilled again."""
-
-    session_class: str
-    cwd: str | None
-    part: Part
-    lessons: Lessons
+def _pack_closed(closed: Closed, session: Pending) -> bytes:
+    """What was distilled, after what it was distilled with: with anything else it is distilled again."""
+    return _MADE_BY + msgspec.json.encode((session.session_class, session.cwd, closed.part, closed.lessons))
 
 
-def pack_closed(closed: Closed, session: Pending) -> bytes:
-    state = _State(VERSION, session.session_class, session.cwd, closed.part, closed.lessons)
-    return msgspec.json.encode(state)
-
-
-def find_closed(session: Pending, stored: StoredSession) -> Closed | None:
+def _find_closed(session: Pending, stored: StoredSession) -> Closed | None:
     """What was kept of a session; None if nothing was, or it would be distilled otherwise now."""
     if stored.kept is None or session.sealed is not None or session.is_lost:
         return None
     kept = stored.kept.states[DIGEST]
-    if msgspec.json.decode(kept, type=_Made).version != VERSION:
+    if not kept.startswith(_MADE_BY):
         return None
-    state = _decode(kept)
-    if (state.session_class, state.cwd) != (session.session_class, session.cwd):
+    session_class, cwd, part, lessons = _decode(kept.removeprefix(_MADE_BY))
+    if (session_class, cwd) != (session.session_class, session.cwd):
         return None
-    return Closed(state.part, state.lessons, decode_totals(stored.kept.states[ACCOUNT]).used)
-
-
-_decode = msgspec.json.Decoder(_State).decode
+    return Closed(part, lessons, decode_totals(stored.kept.states[ACCOUNT]).used)
 
 
 FILES_OF_LINE = 3
@@ -144,7 +130,7 @@ class _Batch:
 
     def distil(self, session: Pending, stored: StoredSession) -> DigestRow | None:
         """What is kept of a session; None if no event of it is held."""
-        before = find_closed(session, stored)
+        before = _find_closed(session, stored)
         if before is None and stored.kept is not None:
             stored = self._store.steps.read([stored.key])[0]
         if before is None and all(step.lane == FILES_LANE for step in stored.steps):
@@ -208,7 +194,7 @@ class _Batch:
         before = replace(before, used=used)
         boundary = boundary_of(parts, cut_ms)
         if boundary is not None and has_own:
-            self.kept.append((stored.key, boundary, pack_closed(before, session)))
+            self.kept.append((stored.key, boundary, _pack_closed(before, session)))
         return before, responses
 
 

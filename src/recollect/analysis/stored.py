@@ -1,8 +1,5 @@
-"""What was distilled from a session, read back. Loads none of the rules that distil.
-
-What a compaction's summary tends to lose of a session: what the user chose, open steps, commands that worked, and
-errors with their causes. From what the store has of the session itself.
-"""
+"""What was distilled from a session, read back without the rules that distil: its digest, its exchanges, and the packet
+of what a compaction's summary tends to lose."""
 
 import re
 from collections import Counter

@@ -1,7 +1,4 @@
-"""The answer to each event of an agent.
-
-One call of a hook, the same for all agents.
-"""
+"""One call of a hook, the same for all agents, and the answer to it."""
 
 import json
 import os

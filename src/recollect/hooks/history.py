@@ -1,7 +1,5 @@
-"""Reading the log of hooks, and what became of what they said.
-
-The sweep that hooks start: of the files they noted, until there are no more notes.
-"""
+"""What comes after a hook's answer: the sweep of the files that hooks noted, until there are no more notes, and what
+became of what they said."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a prompt brings to mind: the fix of an error that it shows, or an earlier session that was asked the same.
+"""What a failed call or a prompt brings to mind: the fix of its error, or an earlier session that was asked the same.
 
-Silent unless the match is strong: most prompts are new.
-
-What fixed an error before, looked up in what a sweep prepared. Silent unless the very same error was fixed.
+Looked up in what a sweep prepared. Silent unless the very same error was fixed, or the match is strong: most errors and
+prompts are new.
 """
 
 import json

@@ -1,9 +1,7 @@
-"""Questions about what is known: decisions, what a topic is about, everything on an entity, and how sound it all is.
+"""Questions about what is known: decisions, what a topic is about, everything on an entity.
 
-Facts over time: until when each holds, and what took its place.
-
-It is worked out over all facts at once whenever it is asked for. So sessions that are read late, or in any order, give
-the same answers, and what is forgotten leaves no trace in the others.
+What ended each fact, and what took its place, is worked out over all facts at once whenever it is asked for. So
+sessions that are read late, or in any order, give the same answers, and what is forgotten leaves no trace.
 """
 
 import re
@@ -18,7 +16,6 @@ from recollect.distill import word_set
 from recollect.knowledge.records import (
     CANDIDATE,
     CAUSED_BY,
-    CLAIM,
     COMMIT,
     CONFLICTS_WITH,
     DECIDED,
@@ -39,7 +36,7 @@ REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself
 _RECORDED_SURE = 0.7
 _LEAST_OPTIONS = 2
-_WRITTEN = ("commit", "rule_file", "claim", "candidate")  # rules that find no words of a talk
+_WRITTEN = ("commit", "rule_file", "candidate")  # rules that find no words of a talk
 _LEAST_SHARED, _LEAST_ENDED = 3, 1  # words of an amendment and of the session, and of each decision, that it is about
 _INSTEAD = frozenset({"instead", "now"})
 # A wish as it is compared with another: its words but those of any lasting wish, and without what it turns down.
@@ -141,9 +138,7 @@ def fact_of(stored: StoredFact) -> Fact:
         confidence=judged(stored.confidence, stored.verdict),
         method=stored.rule,
         valid_at=rfc3339(stored.since_ms),
-        invalid_at=None,
         recorded_at=rfc3339(stored.recorded_ms) or "",
-        superseded_by=None,
         session_uid=stored.session_uid,
         agent=stored.agent,
         repo=stored.repo,
@@ -171,16 +166,9 @@ def fact_of_note(note: Note, verdict: str | None) -> Fact:
         confidence=judged(_RECORDED_SURE if is_recorded else SURE, verdict),
         method=note.origin,
         valid_at=rfc3339(note.since_ms),
-        invalid_at=None,
         recorded_at=rfc3339(note.recorded_ms) or "",
-        superseded_by=None,
-        session_uid=None,
-        agent=None,
         repo=note.repo,
-        title=None,
         by="agent" if is_recorded else "user",
-        choice=None,
-        alternatives=(),
         reason=note.reason,
         verdict=verdict,
         evidence=(Evidence(note.note_uid, note.text),),
@@ -314,7 +302,7 @@ def as_of(facts: Sequence[Fact], moment: str | None) -> list[Fact]:
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
 _REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
-WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made, and the word of agents
+WEAK = (COMMIT, CANDIDATE)  # what drowns the decisions that people made, and the word of agents
 _ASIDE = 0.6  # less than any decision
 _END_OF_TIME = "9999"
 _RELEVANT, _LEAST_RELEVANT = 0.75, 0.5  # of the words of a topic: all of three, three of four; and two of four
@@ -368,7 +356,7 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
     amendments = store.facts.select((DECIDED,), sessions, kind=AMENDMENT)  # in whatever words
-    known = {fact.fact_uid: fact_of(fact) for fact in (*stored, *amendments) if fact.rule != CLAIM}
+    known = {fact.fact_uid: fact_of(fact) for fact in (*stored, *amendments)}
     facts = {fact.fact_uid: fact for fact in with_ends([*known.values(), *notes_as_facts(store, repos)])}
     scored: dict[str, tuple[float, Fact]] = {}
     for fact in facts.values():

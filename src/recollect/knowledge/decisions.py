@@ -1,12 +1,8 @@
-"""What was decided and preferred: first what the structure of a session shows, then what a user demands in words.
+"""What was decided, as the structure of a session shows it.
 
-Structure: answers to questions the agent asked, plans that were approved, calls refused with words, options picked by
-number, offers the user agreed to, commits, and rules written into instruction files. An agent's own "chose X because"
-is a candidate only.
-
-What an answer of the agent offers or asks at its end: a short reply says nothing without it.
-
-What a user takes of what the agent offers: an option by its number or letter, or the whole with a yes.
+Answers to questions the agent asked, plans that were approved, calls refused with words, options picked by number,
+offers the user agreed to, commits, and rules written into instruction files. An agent's own "chose X because" is a
+candidate only.
 """
 
 import re
@@ -31,7 +27,7 @@ from recollect.knowledge.demands import (
     without_code,
 )
 from recollect.knowledge.facts import Finding, Material, Turn, decided, is_plan
-from recollect.knowledge.records import ANSWER, CANDIDATE, CLAIM, COMMIT, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
+from recollect.knowledge.records import ANSWER, CANDIDATE, COMMIT, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
@@ -185,7 +181,6 @@ def _plain(option: str) -> str:
 
 
 _MOST_RULES = 3
-_MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
@@ -229,7 +224,6 @@ _PROPOSES = re.compile(
 _CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
-_OWN_MEMORY = re.compile(r"(?:^|/)(?:memory|memories)/(?:[\w.-]+/)*[^/]+\.md$", re.IGNORECASE)  # an agent's own
 _RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions)/[^/]+\.md$", re.IGNORECASE)
 _NORM = re.compile(
     r"(?:[A-Z]{4,}: ?)?(?:always|never|must(?: not)?|do not|don'?t|prefer|avoid|use .{2,60} (?:instead|not|rather)"
@@ -411,9 +405,6 @@ def _rules(material: Material) -> Iterator[Finding]:
             continue
         for change in file_changes(material, edit.call):
             added = _added(change)
-            if _OWN_MEMORY.search(change.path):
-                yield from _claims(edit.call, change.path, added)
-                continue
             is_record = _RECORD.search(change.path) is not None
             if not is_record and _RULE_FILE.search(change.path) is None:
                 continue
@@ -424,16 +415,6 @@ def _rules(material: Material) -> Iterator[Finding]:
             for rule in rules[:_MOST_RULES]:
                 text = f"{rule} (written into {name})"
                 yield decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
-
-
-def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Finding]:
-    """What an agent wrote into its own memory: its word, not a fact."""
-    file = path.rpartition("/")[2]
-    claims = [line.lstrip("-*> ").replace("**", "").strip() for line in added if not line.startswith(("#", "---", "|"))]
-    whole = [claim for claim in claims if 24 <= len(claim) <= SENTENCE_CHARS and not claim.endswith(":")]
-    for claim in whole[:_MOST_CLAIMS]:
-        text = f"The agent noted in {file}: {claim}"
-        yield decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
 
 
 def _rule(line: str) -> str | None:

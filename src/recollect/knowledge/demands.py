@@ -1,12 +1,10 @@
-"""What users demand in sentences of their own: rules for every later session, and choices between two things.
+"""What users say in sentences of their own: rules for every later session, choices between two things, and what was
+settled in talk.
 
 An order of one thing, now, is neither, whatever its words: "skip the big image" says nothing of how things should be.
-What a user pasted is not the user's own.
-
-What was settled in talk: an agent's recap that the user let stand, and the user's corrections of a proposal.
-
-Only exchanges in which the agent called nothing are talk: a recap after work says what was done, not what was decided.
-A decision that says it amends an earlier one takes its place (`knowledge.timeline`).
+What a user pasted is not the user's own. Only exchanges in which the agent called nothing are talk: a recap after work
+says what was done, not what was decided. A decision that says it amends an earlier one takes its place
+(`knowledge.asking`).
 """
 
 import re

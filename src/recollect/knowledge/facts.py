@@ -1,7 +1,4 @@
-"""What a rule finds in a session, and how it becomes a fact: with its evidence, or not at all.
-
-A session's exchanges as the rules see them: a request, and the places of what followed it.
-"""
+"""What a rule reads of a session, exchange by exchange, and how what it finds becomes a fact: with its evidence."""
 
 import re
 from bisect import bisect_right

@@ -1,10 +1,4 @@
-"""How an error was fixed before: facts of all sessions, joined when it is asked for.
-
-What the memory would have saved: the past replayed against what was known on each day.
-
-Nothing counts against a fix, an answer or a failure that came later, or in the same session. What was saved is the sum
-over errors with a known fix that were solved again; an error that nobody solved again has no known cost.
-"""
+"""How an error was fixed before: facts of all sessions, joined when it is asked for."""
 
 import re
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""Facts as a graph: what they are about is a node, what they say of two nodes is an edge.
+"""Facts as a graph, and its picture: what they are about is a node, what they say of two nodes is an edge.
 
-A graph of facts as a picture: laid out in columns, from what fails to what it failed with to what fixed it.
-
-Columns leave room for names, which a layout by forces does not.
+The picture has columns, from what fails to what it failed with to what fixed it; a layout by forces has no room for
+names.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +15,6 @@ from recollect.errors import NotFound
 from recollect.knowledge.asking import fact_of, notes_as_facts, with_ends
 from recollect.knowledge.records import (
     CANDIDATE,
-    CLAIM,
     COMMIT,
     FIXED_BY,
     FOLLOWS,
@@ -70,7 +68,7 @@ def find_graph(
     if latest is not None and not around:
         oldest_ms = store.facts.moment_of(latest - 1, predicates, sessions)
         sessions = sessions._replace(since_ms=max(sessions.since_ms or 0, oldest_ms or 0) or None)
-    stored = [fact for fact in store.facts.select(predicates, sessions) if fact.rule not in (CANDIDATE, CLAIM)]
+    stored = [fact for fact in store.facts.select(predicates, sessions) if fact.rule != CANDIDATE]
     facts = {fact.fact_uid: fact for fact in with_ends([*map(fact_of, stored), *notes_as_facts(store, repos)])}
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
     held = [

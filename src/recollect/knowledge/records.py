@@ -1,11 +1,5 @@
-"""What is known, as it is given back: facts with their evidence, fixes, decisions, workflows, repeats.
-
-What facts say, their ids, and how sure they are: all that asking for facts needs of how they are found.
-
-What people decided elsewhere: a sentence given by hand, or a file of decisions.
-
-What people ask about: the words of a question that count, and how well a fact answers to them.
-"""
+"""What is known, as it is given back: what facts say and how sure they are, and the facts, fixes, workflows and repeats
+themselves. Notes by hand are read here."""
 
 import re
 from collections import Counter
@@ -24,7 +18,7 @@ CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requir
 PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
 # How a decision was found.
 ANSWER, PLAN, REFUSAL = "answer", "plan", "refusal"
-COMMIT, RULE_FILE, CANDIDATE, CLAIM = "commit", "rule_file", "candidate", "claim"
+COMMIT, RULE_FILE, CANDIDATE = "commit", "rule_file", "candidate"
 FOLLOWS = "follows"  # of steps in a workflow: made of exchanges when it is asked for
 PREDICATES = (
     CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
@@ -121,19 +115,19 @@ class Fact:
     confidence: float
     method: str
     valid_at: str | None
-    invalid_at: str | None
-    recorded_at: str
-    superseded_by: str | None
-    session_uid: str | None
-    agent: str | None
-    repo: str | None
-    title: str | None
-    by: str
-    choice: str | None
-    alternatives: tuple[str, ...]
-    reason: str | None
-    verdict: str | None
-    evidence: tuple[Evidence, ...]
+    invalid_at: str | None = None
+    recorded_at: str = ""
+    superseded_by: str | None = None
+    session_uid: str | None = None
+    agent: str | None = None
+    repo: str | None = None
+    title: str | None = None
+    by: str = "agent"
+    choice: str | None = None
+    alternatives: tuple[str, ...] = ()
+    reason: str | None = None
+    verdict: str | None = None
+    evidence: tuple[Evidence, ...] = ()
     until_then: str | None = None
 
     valid = AsDatetime("valid_at")

@@ -1,8 +1,7 @@
 """Errors and what fixed them: an error opens when a run fails and closes when the same thing succeeds.
 
-What was changed in between is the resolution, as far as it lasted and belongs to the error.
-
-Why a change helped: the agent's sentence about the error, if it wrote one.
+What was changed in between is the resolution, as far as it lasted and belongs to the error; the reason is the agent's
+sentence about it, if it wrote one.
 """
 
 import re

@@ -1,9 +1,8 @@
 """All rules over one session: what it teaches, as facts with evidence, and the steps of its exchanges.
 
-Which request changed which file, with hashes of the lines that were written; which commits, branches and pull
-requests it made, and which packages it took.
-
-They outlive the events, so that a line can still be traced to its request when its edit is gone.
+The simplest are here: which request changed which file, with hashes of the lines that were written; which commits,
+branches and pull requests it made, and which packages it took. They outlive the events, so that a line can still be
+traced to its request when its edit is gone.
 """
 
 import re

@@ -1,9 +1,5 @@
-"""What a session ran and changed, in order: the commands with how they went, and the edits between them.
-
-What an edit did, block by block: the lines that went and came together, and where.
-
-Which changes were left in the end: what was undone, or written anew before it helped, fixed nothing.
-"""
+"""What a session ran and changed, in order: commands with how they went, the edits between them block by block, and
+which of these were left in the end. What was undone, or written anew before it helped, fixed nothing."""
 
 import re
 from collections import defaultdict

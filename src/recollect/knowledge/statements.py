@@ -1,7 +1,5 @@
-"""What an agent states of the things it worked on: values, what needs what, what does not go together.
-
-Errors that a user showed the agent, and problems that a user described, with the cause that it found.
-"""
+"""What an agent states of the things it worked on: values, what needs what, what does not go together, and the causes
+of errors and problems that its user showed or described."""
 
 import re
 from collections.abc import Iterator, Sequence

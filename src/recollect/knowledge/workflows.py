@@ -155,18 +155,9 @@ def _follows(later: str, earlier: str, flow: Workflow, at: str | None) -> Fact:
         confidence=flow.success_rate if flow.success_rate is not None else _LEAST_SURE,
         method="workflow",
         valid_at=at,
-        invalid_at=None,
         recorded_at=at or "",
-        superseded_by=None,
         session_uid=flow.session_uid,
         agent=flow.agents[0],
-        repo=None,
-        title=None,
-        by="agent",
-        choice=None,
-        alternatives=(),
-        reason=None,
-        verdict=None,
         evidence=(Evidence(flow.event_uid, text, flow.session_uid),),
     )
 

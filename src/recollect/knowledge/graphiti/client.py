@@ -1,11 +1,8 @@
-"""The graph database and the model, as Graphiti is given them. Needs the extra `graphiti`.
+"""The graph database and the model, as Graphiti is given them, and what is pushed. Needs the extra `graphiti`.
 
-Exchanges as episodes: the user's model makes entities and facts of them. Needs the extra `graphiti`.
-
-The graph itself says how far a push came: an episode is done once its session's saga holds it, which is the last thing
-that is written of it. One that is there without its saga was interrupted, is removed, and pushed again.
-
-Facts as nodes and edges of a graph, in bulk and without a model. Needs the extra `graphiti`.
+Facts are nodes and edges, in bulk and without a model. Exchanges are episodes, of which the user's model makes entities
+and facts. The graph itself says how far a push came: an episode is done once its session's saga holds it, which is the
+last thing that is written of it. One that is there without its saga was interrupted, is removed, and pushed again.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""Which exchanges become episodes, what a model will take for them, and which facts are pushed as they are.
+"""Which exchanges become episodes, which facts are pushed as they are, and what a model will take for it.
 
-A budget of tokens that holds whatever happens: what a call may cost at most is on the disk before it is made.
+The budget of tokens holds whatever happens: what a call may cost at most is on the disk before it is made.
 """
 
 from collections import defaultdict
