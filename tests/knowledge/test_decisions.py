@@ -391,13 +391,3 @@ def test_own_words_in_answer_to_what_comes_next_are_a_decision(tmp_path: Path) -
     )
 
     assert texts(remembered(tmp_path, script).knowledge.decisions())[0].startswith("property called telemetry")
-
-
-def test_what_an_agent_decided_by_itself_explains_and_is_listed_only_if_asked_for(tmp_path: Path) -> None:
-    said = "I decided to keep SQLite instead of Postgres: one file, no server to run."
-    memory = remembered(tmp_path, Script("said").user("What about the database?").agent(said))
-
-    (fact,) = memory.knowledge.why("sqlite")
-    assert (fact.method, fact.by) == ("candidate", "agent")
-    assert said in fact.text
-    assert memory.knowledge.decisions() == []

@@ -118,7 +118,7 @@ _SAID_BY_USER = {"answer": "you chose", "pick": "you picked", "plan": "you appro
 
 def _decisions(store: Store, repo: str) -> list[Fact]:
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-    return find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
+    return find_decisions(store, sessions, [repo], now_ms(), with_commits=False)
 
 
 def _decided(decisions: Iterable[Fact]) -> list[str]:

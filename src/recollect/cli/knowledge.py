@@ -233,7 +233,7 @@ class _Decisions(click.Group):
 @click.group(cls=_Decisions, invoke_without_command=True)
 @click.option("--as-of", metavar="WHEN", help="Show what was valid at this time: 2026-11-01, 7d, last week.")
 @click.option("--history", is_flag=True, help="Add superseded decisions and what replaced them.")
-@click.option("--all", "is_all", is_flag=True, help="Add commits, the agents' own decisions, and less certain ones.")
+@click.option("--all", "is_all", is_flag=True, help="Add commits and less certain ones.")
 @filter_options
 @limit_option("decisions", _SHOWN_DECISIONS)
 @json_option
@@ -276,7 +276,7 @@ def _decision_lines(decided: "Sequence[Fact]", limit: int, others: int) -> Itera
     if not decided:
         yield "No decisions: `recollect remember` adds one"
     if others > 0:
-        yield grey(f"{number(others)} more with --all: commits, the agents' own decisions, and less certain ones")
+        yield grey(f"{number(others)} more with --all: commits and less certain ones")
 
 
 def _rest(shown: int, total: int, thing: str) -> Iterator[str]:

@@ -14,7 +14,6 @@ from operator import eq, itemgetter
 from recollect.clock import rfc3339
 from recollect.distill import word_set
 from recollect.knowledge.records import (
-    CANDIDATE,
     CAUSED_BY,
     COMMIT,
     CONFLICTS_WITH,
@@ -24,6 +23,7 @@ from recollect.knowledge.records import (
     LEAST_CONFIDENCE,
     PREFERS,
     REQUIRES,
+    RULE_FILE,
     SURE,
     Evidence,
     Fact,
@@ -36,7 +36,7 @@ REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself
 _RECORDED_SURE = 0.7
 _LEAST_OPTIONS = 2
-_WRITTEN = ("commit", "rule_file", "candidate")  # rules that find no words of a talk
+_WRITTEN = (COMMIT, RULE_FILE)  # rules that find no words of a talk
 _LEAST_SHARED, _LEAST_ENDED = 3, 1  # words of an amendment and of the session, and of each decision, that it is about
 _INSTEAD = frozenset({"instead", "now"})
 # A wish as it is compared with another: its words but those of any lasting wish, and without what it turns down.
@@ -302,7 +302,6 @@ def as_of(facts: Sequence[Fact], moment: str | None) -> list[Fact]:
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
 _REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
-WEAK = (COMMIT, CANDIDATE)  # what drowns the decisions that people made, and the word of agents
 _ASIDE = 0.6  # less than any decision
 _END_OF_TIME = "9999"
 _RELEVANT, _LEAST_RELEVANT = 0.75, 0.5  # of the words of a topic: all of three, three of four; and two of four
@@ -322,7 +321,7 @@ def find_decisions(
     repos: Sequence[str] | None,
     moment_ms: int | None,
     *,
-    with_weak: bool,
+    with_commits: bool,
     limit: int | None = None,
 ) -> list[Fact]:
     """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end.
@@ -338,8 +337,8 @@ def find_decisions(
         oldest_ms = None if depth is None else store.facts.moment_of(depth, DECISIONS, asked)
         stored = store.facts.select(DECISIONS, sessions._replace(since_ms=oldest_ms, before_ms=None))
         facts = list(map(fact_of, stored))
-        if not with_weak:  # those that people made, and that are sure enough
-            facts = [fact for fact in facts if fact.method not in WEAK and fact.confidence >= LEAST_CONFIDENCE]
+        if not with_commits:  # those that people made, and that are sure enough
+            facts = [fact for fact in facts if fact.method != COMMIT and fact.confidence >= LEAST_CONFIDENCE]
         oldest = rfc3339(oldest_ms) or ""
         facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
         held = as_of(with_ends(facts), rfc3339(moment_ms))[::-1]
@@ -393,7 +392,7 @@ def find_amended(store: Store, query: str, sessions: Collection[str], repos: Col
         return {}  # as mostly: working out the time of a whole repository takes a while
     asked = set(map(stem, topic_words(query)))
     facts = {fact.fact_uid: fact for fact in with_ends(map(fact_of, store.facts.select(DECISIONS, criteria)))}
-    holding = {fact.session_uid for fact in facts.values() if fact.superseded_by is None and fact.method not in WEAK}
+    holding = {fact.session_uid for fact in facts.values() if fact.superseded_by is None and fact.method != COMMIT}
     amended = {}
     for fact in facts.values():
         newer = facts.get(fact.superseded_by or "")
@@ -415,7 +414,7 @@ def _weight(fact: Fact) -> float:
     """How well a fact explains: one with a reason best, a commit or the fix of a failed run least."""
     weight = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
     is_of_run = fact.predicate == FIXED_BY and fact.subject_kind == "error"
-    return weight - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
+    return weight - (_ASIDE if is_of_run or fact.method == COMMIT else 0.0)
 
 
 def fixed_by(store: Store, path: str, event_uid: str) -> str | None:

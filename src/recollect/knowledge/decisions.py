@@ -1,8 +1,7 @@
 """What was decided, as the structure of a session shows it.
 
 Answers to questions the agent asked, plans that were approved, calls refused with words, options picked by number,
-offers the user agreed to, commits, and rules written into instruction files. An agent's own "chose X because" is a
-candidate only.
+offers the user agreed to, commits, and rules written into instruction files.
 """
 
 import re
@@ -27,7 +26,7 @@ from recollect.knowledge.demands import (
     without_code,
 )
 from recollect.knowledge.facts import Finding, Material, Turn, decided, is_plan
-from recollect.knowledge.records import ANSWER, CANDIDATE, COMMIT, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
+from recollect.knowledge.records import ANSWER, COMMIT, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
@@ -230,13 +229,6 @@ _NORM = re.compile(
     r"|only)\b",
     re.IGNORECASE,
 )
-_CHOSE = re.compile(
-    r"\b(?:i |we |i've |we've )?(?:decided (?:to|on|against)|chose|went with|opted (?:for|to)|settled on)\b.{4,160}"
-    r"\b(?:because|since|so that|due to|as it|instead of|rather than)\b",
-    re.IGNORECASE,
-)
-
-_CHOSE_WORDS = ("decided", "chose", "went with", "opted", "settled on")  # one of them is in all that it matches
 
 
 def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
@@ -251,7 +243,6 @@ def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Chang
         yield from settlements(material, turns)
     yield from _commits(material)
     yield from _rules(material)
-    yield from _candidates(material)
 
 
 def _answers(material: Material) -> Iterator[Finding]:
@@ -422,17 +413,3 @@ def _rule(line: str) -> str | None:
     text = line.lstrip("-*#> ").replace("**", "").strip()
     is_whole = 24 <= len(text) <= SENTENCE_CHARS and not text.endswith((":", ",", "`"))
     return text if is_whole and _NORM.match(text) else None
-
-
-def _candidates(material: Material) -> Iterator[Finding]:
-    for answer in material.trace.answers.values():
-        said = material.text(answer)
-        lowered = said.lower()
-        if not any(word in lowered for word in _CHOSE_WORDS):
-            continue
-        for sentence in sentences(said):
-            if len(sentence) <= SENTENCE_CHARS and _CHOSE.search(sentence):
-                text = f"The agent says: {sentence}"
-                details = {"by": "agent", "reason": reason_in(sentence)}
-                yield decided(CANDIDATE, sentence, sentence, text, 0.4, [(answer, sentence)], **details)
-                break

@@ -14,7 +14,6 @@ from recollect.distill import shortened
 from recollect.errors import NotFound
 from recollect.knowledge.asking import fact_of, notes_as_facts, with_ends
 from recollect.knowledge.records import (
-    CANDIDATE,
     COMMIT,
     FIXED_BY,
     FOLLOWS,
@@ -68,7 +67,7 @@ def find_graph(
     if latest is not None and not around:
         oldest_ms = store.facts.moment_of(latest - 1, predicates, sessions)
         sessions = sessions._replace(since_ms=max(sessions.since_ms or 0, oldest_ms or 0) or None)
-    stored = [fact for fact in store.facts.select(predicates, sessions) if fact.rule != CANDIDATE]
+    stored = store.facts.select(predicates, sessions)
     facts = {fact.fact_uid: fact for fact in with_ends([*map(fact_of, stored), *notes_as_facts(store, repos)])}
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
     held = [

@@ -18,7 +18,7 @@ CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requir
 PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
 # How a decision was found.
 ANSWER, PLAN, REFUSAL = "answer", "plan", "refusal"
-COMMIT, RULE_FILE, CANDIDATE = "commit", "rule_file", "candidate"
+COMMIT, RULE_FILE = "commit", "rule_file"
 FOLLOWS = "follows"  # of steps in a workflow: made of exchanges when it is asked for
 PREDICATES = (
     CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
