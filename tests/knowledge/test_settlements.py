@@ -117,6 +117,7 @@ def test_a_choice_takes_the_place_of_what_it_turns_down(tmp_path: Path) -> None:
         ("Always indent with tabs in this repo", "From now on indent with spaces in this repo instead"),
         ("Always name branches after the ticket", "Never name branches after the ticket"),
         ("From now on write the changelog in Markdown", "Always write the changelog in AsciiDoc, not in Markdown"),
+        ("Always answer in German", "Always answer in English instead, my colleagues read along"),
         ("以后都用中文回答我的问题", "以后改用英文回答我的问题"),
         ("Immer auf Deutsch antworten bitte", "Ab jetzt immer auf Englisch antworten"),
     ],

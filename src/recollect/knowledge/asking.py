@@ -38,7 +38,6 @@ _RECORDED_SURE = 0.7
 _LEAST_OPTIONS = 2
 _WRITTEN = (COMMIT, RULE_FILE)  # rules that find no words of a talk
 _LEAST_SHARED, _LEAST_ENDED = 3, 1  # words of an amendment and of the session, and of each decision, that it is about
-_INSTEAD = frozenset({"instead", "now"})
 # A wish as it is compared with another: its words but those of any lasting wish, and without what it turns down.
 _FORBIDS = re.compile(r"\b(?:do not|don't|dont|must not|no longer)\b|不要|不再|别")
 _FILLER = re.compile(
@@ -53,8 +52,9 @@ _TURNED_DOWN = re.compile(
 _CHANGES = re.compile(
     r"\binstead\b(?! of)|\b(?:no longer|back to)\b|stattdessen|plutôt|改(?:用|为|成|回)|不再|代わりに"
 )
-_LANGUAGE = re.compile(
-    r"english|german|french|spanish|italian|portuguese|dutch|polish|czech|turkish|russian|ukrainian|arabic|hebrew|hindi"
+_WHY = re.compile(r"(?:(?<=instead)[,;:.]| (?:because|since|so that)\b| [—–] ).*")
+_LANGUAGE_OR_NUMBER = re.compile(
+    r"\d[\d.]*|english|german|french|spanish|italian|portuguese|dutch|polish|czech|turkish|russian|ukrainian|arabic|hebrew|hindi"
     r"|chinese|mandarin|japanese|korean|deutsch|englisch|französisch|spanisch|français|anglais|allemand|español|inglés"
     r"|(?:中|英|日|日 本|法|德|韩|俄)(?: [文语語])?"
 )
@@ -189,7 +189,7 @@ def with_ends(facts: Iterable[Fact]) -> list[Fact]:
                 if earlier.object.casefold() != fact.object.casefold():
                     ends.setdefault(earlier.fact_uid, fact)
             last[matter] = [other for other in last[matter] if other.object == fact.object] + [fact]
-        if fact.predicate == PREFERS and fact.by == "user":
+        if fact.predicate == PREFERS and fact.by == "user" and fact.confidence >= LEAST_CONFIDENCE:
             words = _wish_words(fact.object)
             outdated = [old for known, old in wishes[fact.repo] if _says_otherwise(known, words, fact.object)]
             for earlier in outdated if len(words) > _SHORT or len(outdated) == 1 else ():
@@ -235,21 +235,19 @@ def _matters(fact: Fact) -> list[Hashable]:
         return [(RECORDED, repo, fact.subject.casefold())]
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
         return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
-    if fact.predicate == PREFERS and any(map(str.isdecimal, fact.text)):  # the same wish with another number
-        words = frozenset(word for word in _stems(fact) if not word[0].isdecimal()) - _INSTEAD
-        return [(PREFERS, repo, words)] if len(words) >= _LEAST_SHARED else []
     return []
 
 
 def _wish_words(wish: str) -> list[str]:
-    lowered = _FORBIDS.sub("never", wish.lower().replace("’", "'"))
+    lowered = _FORBIDS.sub("never", _WHY.sub("", wish.lower().replace("’", "'")))
     return _WISH_WORD.findall(_SAME_VERB.sub("answer", _FILLER.sub(" ", _TURNED_DOWN.sub("", lowered))))
 
 
 def _says_otherwise(words: list[str], later: list[str], wish: str) -> bool:
     """Check if a later wish repeats one with another value in one place, and takes its place.
 
-    It does if it says so ("instead", "not VALUE"), if both values are languages, or if only one of them forbids.
+    It does if it says so ("instead", "not VALUE"), if both values are languages or numbers, or if only one of them
+    forbids.
     """
     begin = _shared(words, later)
     end = _shared(words[begin:][::-1], later[begin:][::-1])
@@ -265,8 +263,8 @@ def _says_otherwise(words: list[str], later: list[str], wish: str) -> bool:
     turned_down = _TURNED_DOWN.search(wish.lower())
     if turned_down and was and all(word in turned_down["what"] for word in was):
         return True
-    are_languages = all(_LANGUAGE.fullmatch(" ".join(value)) for value in (was, is_now))
-    return bool(was and is_now) and (are_languages or _CHANGES.search(wish.lower()) is not None)
+    are_alike = all(_LANGUAGE_OR_NUMBER.fullmatch(" ".join(value)) for value in (was, is_now))
+    return bool(was and is_now) and (are_alike or _CHANGES.search(wish.lower()) is not None)
 
 
 def _shared(words: Sequence[str], others: Sequence[str]) -> int:
