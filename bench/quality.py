@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect import Fix, Memory, open_memory, to_json
-from recollect.knowledge.predicates import LEAST_CONFIDENCE, PREFERS
+from recollect.knowledge.records import LEAST_CONFIDENCE, PREFERS
 from recollect.recall import read_brief
 from replay import Split, replay
 
@@ -34,7 +34,7 @@ from tests.test_lossless import CORPUS_HOMES, GENUINE_HOMES  # noqa: E402
 
 JUDGED = ROOT / "tests" / "quality"
 FILES = {"decided": "brief", "before edit": "edit"}  # kinds of lines whose file has another name
-KINDS = ("brief", "fix", "reminder", "wish", "warning", "edit", "packet")
+KINDS = ("brief", "fix", "reminder", "wish", "edit", "packet")
 VERDICTS = ("right", "neutral", "wrong", "new")
 HALVES = ("tune", "report", "all")
 LIKE = 0.6  # of the words of a quote
@@ -82,10 +82,7 @@ def told_lines(roots: Sequence[str], folder: Path) -> Iterator[Told]:
     """What the hooks say when the home is replayed, and the wishes that are listed at its end."""
     for said in replay(roots, folder, Split(share=0, is_growing=True)):
         kind = FILES.get(said.kind, said.kind)
-        if kind == "warning":
-            for command in re.findall(r"`[^`]+` failed", said.text):
-                yield Told(kind, said.session, said.repo, command, said.trigger, said.then)
-        elif kind in KINDS:
+        if kind in KINDS:
             quoted = " ".join(re.findall(r"^> (.*)", said.text, re.MULTILINE)[:2])
             text = quoted.replace("error: ", "", 1) if kind in ("fix", "reminder") else said.text
             yield Told(kind, said.session, said.repo, text, said.trigger, said.then)
@@ -106,8 +103,11 @@ class Verdicts:
         text = plain(SAID.sub("", MARKER.sub("", line.text)))
         for quote, item in self._keys:
             where = item["session"] if line.kind in ("fix", "reminder", "wish", "edit", "packet") else "*"
-            is_here = where in ("*", line.session) and (line.kind != "warning" or item["repo"].endswith(line.repo))
-            if is_here and quote and (text.startswith(quote) or quote.startswith(text) or quote in text):
+            if (
+                where in ("*", line.session)
+                and quote
+                and (text.startswith(quote) or quote.startswith(text) or quote in text)
+            ):
                 return item
         return None
 

@@ -25,8 +25,7 @@ from typing import Any
 
 from recollect import Memory, Session, TranscriptItem, open_memory
 from recollect.clock import as_ms, moment_ms, rfc3339
-from recollect.hooks.answers import answer
-from recollect.hooks.event import HookEvent, hooks_of_agent
+from recollect.hooks.answers import HookEvent, answer, hooks_of_agent
 from recollect.text import payload_text
 
 SWITCHES = {"brief": True, "fixes": True, "prompts": True}
@@ -37,8 +36,6 @@ HEADINGS = {
     "The last session": "last",
     "Decided here": "decided",
     "Left open": "open",
-    "Commands here": "warning",
-    "Workflows": "warning",
 }
 CLOCK = time.time_ns
 ORIGIN = re.compile(r"^origin: ", re.MULTILINE)

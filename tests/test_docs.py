@@ -28,7 +28,7 @@ from recollect.cli import main
 from recollect.cli.entry import load
 from recollect.config import load_settings
 from recollect.errors import RecollectError
-from recollect.knowledge.predicates import PREDICATES
+from recollect.knowledge.records import PREDICATES
 from recollect.schema import Digest
 from tests.conftest import REPOSITORY
 

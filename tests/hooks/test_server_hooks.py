@@ -12,7 +12,7 @@ import pytest
 from recollect.agents import BUILT_IN, find_plugin_host
 from recollect.api import open_memory
 from recollect.care.install import hooks_of_agent
-from recollect.hooks.event import all_hooks
+from recollect.hooks.answers import all_hooks
 from tests.hooks.conftest import SESSION, Desk
 from tests.hooks.test_fixes import ERROR, _prepare
 from tests.hooks.test_news import stored, wait_for

@@ -15,7 +15,7 @@ import pytest
 from recollect.api import open_memory
 from recollect.hooks import read_hook_log
 from recollect.recall.prepared import MOST_CHARS
-from recollect.store.sqlite.locks import sweep_lock
+from recollect.store import sweep_lock
 from tests.hooks.conftest import RUN, SESSION, Desk
 from tests.hooks.test_fixes import ERROR, _prepare
 

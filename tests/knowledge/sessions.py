@@ -10,6 +10,7 @@ from recollect import schema
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.api import Memory
 from recollect.kinds import OPENED_PULL_REQUEST
+from recollect.store import StoredFact, open_store
 from tests.builders import BEGIN_MS, Home, event, sweep
 
 DAY_MS = 24 * 3_600_000
@@ -103,3 +104,9 @@ def remembered(folder: Path, *scripts: Script) -> Memory:
     for script in scripts:
         home.write(script.name, *script.records)
     return sweep(folder / "store", home)
+
+
+def stored_facts(memory: Memory, *predicates: str) -> list[StoredFact]:
+    """Every fact of these predicates, or of all, as it is stored."""
+    with open_store(memory.settings.folder) as store:
+        return store.facts.select(predicates)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from recollect import schema
+from recollect import analysis, schema
 from recollect.api import Memory
 from recollect.errors import NotFound
 from recollect.knowledge import asking
-from recollect.knowledge.timeline import fact_of
+from recollect.knowledge.asking import fact_of
 from recollect.recall import Filters
 from recollect.schema import to_json
 from tests.conftest import REPOSITORY
@@ -287,13 +287,12 @@ def test_all_items_below_a_heading_are_decisions_that_hold(memory: Memory, tmp_p
     assert texts(memory.knowledge.decisions()) == ["We use pnpm.", "We use PostgreSQL."]
 
 
-def test_rejected_stays_rejected_when_facts_are_derived_again(tmp_path: Path) -> None:
+def test_rejected_stays_rejected_when_facts_are_derived_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = remembered(tmp_path, chosen("one", 0, "Redis"))
     fact = memory.knowledge.decisions()[0]
 
     memory.knowledge.judge(fact.fact_uid[:8], "rejected")
-    with memory._store._memory.transaction() as connection:
-        connection.execute("UPDATE digests SET checked_by = 0")
+    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
     memory.sweep()
 
     assert memory.knowledge.decisions() == []
@@ -385,20 +384,6 @@ def test_the_newest_decisions_are_found_without_reading_older_ones(
     assert len(made) <= 8
 
 
-def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: Path) -> None:
-    claim = "Sessions are kept in Redis, the pool holds twenty connections."
-    script = (
-        Script("noted").user("go on").edit("/home/ann/.agent/projects/shop/memory/MEMORY.md", "", f"# Shop\n- {claim}")
-    )
-    memory = remembered(tmp_path, script.agent("Noted."))
-
-    assert memory.knowledge.decisions() == []
-    assert memory.knowledge.why("redis pool connections") == []
-    (fact,) = memory.knowledge.decisions(everything=True)
-    assert (fact.method, fact.by, fact.object) == ("claim", "agent", claim)
-    assert fact.confidence < 0.5
-
-
 def test_own_words_in_answer_to_what_comes_next_are_a_decision(tmp_path: Path) -> None:
     question = "Plan ready. What would you like to do next?"
     script = (
@@ -406,13 +391,3 @@ def test_own_words_in_answer_to_what_comes_next_are_a_decision(tmp_path: Path) -
     )
 
     assert texts(remembered(tmp_path, script).knowledge.decisions())[0].startswith("property called telemetry")
-
-
-def test_what_an_agent_decided_by_itself_explains_and_is_listed_only_if_asked_for(tmp_path: Path) -> None:
-    said = "I decided to keep SQLite instead of Postgres: one file, no server to run."
-    memory = remembered(tmp_path, Script("said").user("What about the database?").agent(said))
-
-    (fact,) = memory.knowledge.why("sqlite")
-    assert (fact.method, fact.by) == ("candidate", "agent")
-    assert said in fact.text
-    assert memory.knowledge.decisions() == []

@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from recollect import to_json
 from recollect.api import Memory
 from recollect.cli import main
 from recollect.knowledge import Fact
 from recollect.recall import Discussion
+from tests.builders import Home
 from tests.conftest import REPOSITORY
 from tests.knowledge.sessions import Script, remembered
 from tests.knowledge.test_decisions import chosen
+from tests.retention.rig import evict_all, opened
 from tests.test_api import breaches
 
 SCHEMA = REPOSITORY / "docs" / "schemas" / "discussion.json"
@@ -154,3 +157,25 @@ def test_calls_that_followed_are_named_without_the_folder_that_they_went_to(tmp_
     (exchange, *_) = remembered(tmp_path, script).knowledge.discussions("Cannot find module quokkafish", is_error=True)
 
     assert exchange.next_steps == ("ran npm run build -- --mode=development",)
+
+
+def test_an_evicted_session_answers_from_its_digest_and_says_that_its_detail_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / "home")
+    script = Script("gone").user("why does the importer drop umlauts?").run("make import", "ok")
+    home.write("gone", *script.agent("It decoded latin-1, and decodes utf-8 now.").user("Good.").records)
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+    evict_all(memory)
+    monkeypatch.setenv("RECOLLECT_HOME", str(memory.settings.folder))
+
+    (answer,) = memory.knowledge.why("importer umlauts", exclude=())
+    shown = CliRunner().invoke(main, ["why", "importer umlauts"]).output
+    way = CliRunner().invoke(main, ["how", "importer umlauts"]).output
+
+    assert isinstance(answer, Discussion) and answer.evicted
+    assert answer.answer == "It decoded latin-1, and decodes utf-8 now."
+    assert breaches(json.loads(SCHEMA.read_text("utf-8")), json.loads(json.dumps(to_json(answer)))) == []
+    assert "evicted, recollect digest gone" in shown and "evicted, recollect digest gone" in way
+    assert "make" in way

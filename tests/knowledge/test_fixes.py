@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from recollect.cli.entry import main
-from tests.knowledge.sessions import Script, remembered
+from tests.knowledge.sessions import Script, remembered, stored_facts
 
 TIMEOUT = 'Traceback (most recent call last):\n  File "{path}", line {line}\npool.Timeout: no connection within {ms} ms'
 
@@ -257,7 +257,7 @@ def test_nothing_is_claimed_where_nothing_was_fixed(tmp_path: Path, steps: objec
 
     memory = remembered(tmp_path, script)
 
-    assert memory._store.facts.select(("fixed_by",)) == []
+    assert stored_facts(memory, "fixed_by") == []
 
 
 def test_of_an_error_that_the_user_shows_the_cause_is_known_and_no_fix(tmp_path: Path) -> None:

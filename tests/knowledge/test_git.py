@@ -14,7 +14,7 @@ from recollect.cli.entry import main
 from recollect.cli.picker import Picker
 from recollect.errors import NotFound
 from tests.builders import BEGIN_MS, Home
-from tests.knowledge.sessions import DAY_MS, Script, remembered
+from tests.knowledge.sessions import DAY_MS, Script, remembered, stored_facts
 from tests.retention.rig import evict_all, opened, raw_names
 from tests.test_api import SCHEMAS, breaches
 
@@ -281,7 +281,7 @@ def test_packages_that_a_request_installed_are_known_by_name(tmp_path: Path) -> 
     )
     memory = remembered(tmp_path, script)
 
-    packages = {fact.object for fact in memory._store.facts.select(("requires",))}
+    packages = {fact.object for fact in stored_facts(memory, "requires")}
 
     assert packages == {"python-dateutil", "requests", "@types/node"}
     (fact,) = memory.knowledge.facts("requests")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from recollect.api import Memory
 from recollect.cli import main
 from recollect.errors import NotFound
-from recollect.knowledge.drawing import layout
+from recollect.knowledge.graph import layout
 from recollect.knowledge.records import Graph
 from tests.knowledge.sessions import Script, remembered
 from tests.knowledge.test_fixes import met_and_fixed

@@ -24,7 +24,8 @@ from tests.knowledge.scripted_model import ScriptedModel
 from tests.knowledge.sessions import DAY_MS, Script, remembered
 
 if TYPE_CHECKING:
-    from recollect.knowledge.graphiti.episodes import EpisodesPushed
+    from recollect.knowledge.graphiti.client import EpisodesPushed
+
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 _GENEROUS = 10_000_000
@@ -92,8 +93,8 @@ def test_two_thousand_facts_are_pushed_without_a_model_and_found_again(tmp_path:
 
 async def _search(memory: Memory, query: str) -> list[object]:
     """As any program with Graphiti asks a graph."""
-    from recollect.knowledge.graphiti.budget import TokenMeter
     from recollect.knowledge.graphiti.client import make_graphiti, open_graph
+    from recollect.knowledge.graphiti.plan import TokenMeter
 
     settings = memory.settings.graphiti
     words_only = type(settings)(url=settings.url, graph=settings.graph, model="none")

@@ -11,6 +11,7 @@ from recollect.analysis import find_exchanges
 from recollect.api import Memory
 from recollect.clock import as_datetime
 from recollect.knowledge.graphiti.plan import RULES, Episode, facts_by_group, iter_episodes, make_forecast
+from recollect.store import open_store
 from tests.knowledge.sessions import Script, remembered
 
 
@@ -49,11 +50,12 @@ def test_a_long_exchange_is_one_episode_of_its_beginning_and_end(tmp_path: Path)
 
 def bodies(memory: Memory, *, keep_tool_calls: bool = True) -> list[str]:
     rules = replace(RULES, keep_tool_calls=keep_tool_calls)
-    return [
-        episode.body
-        for session in memory.sessions()
-        for episode in iter_episodes(session, find_exchanges(memory._store, session, rules), datetime.now(UTC))
-    ]
+    with open_store(memory.settings.folder) as store:
+        return [
+            episode.body
+            for session in memory.sessions()
+            for episode in iter_episodes(session, find_exchanges(store, session, rules), datetime.now(UTC))
+        ]
 
 
 def test_an_episode_says_what_was_done_and_how_it_ended_if_calls_are_kept(tmp_path: Path) -> None:
@@ -84,7 +86,8 @@ def test_what_several_sessions_say_alike_is_one_fact_with_all_evidence(tmp_path:
         for day in range(20)
     ]
 
-    facts = facts_by_group(remembered(tmp_path, *scripts)._store)["main"]
+    with open_store(remembered(tmp_path, *scripts).settings.folder) as store:
+        facts = facts_by_group(store)["main"]
 
     (conflict,) = (fact for fact in facts if fact.predicate == "conflicts_with")
     assert len({shown.session_uid for shown in conflict.evidence}) == 20

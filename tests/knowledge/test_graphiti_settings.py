@@ -10,7 +10,7 @@ from recollect.api import open_memory
 from recollect.cli import main
 from recollect.config import load_settings
 from recollect.errors import BadConfig, RecollectError
-from recollect.knowledge.graphiti.budget import BudgetReached, TokenMeter
+from recollect.knowledge.graphiti.plan import BudgetReached, TokenMeter
 from recollect.knowledge.graphiti.settings import GraphitiSettings
 from recollect.store import read_tokens
 

@@ -1,14 +1,15 @@
 """What is listed and found: sure decisions first, each error of a list by its own line, evidence that opens."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 from click.testing import CliRunner
 
 from recollect.cli.entry import main
-from recollect.hooks.fixes import find_fix
-from recollect.knowledge.asking import audit
+from recollect.hooks.reminders import find_fix
 from tests.knowledge.sessions import Script, remembered
 
 SURE, WEAK = "Always use tabs instead of spaces.", "Always use the old parser for now."
@@ -118,14 +119,13 @@ def test_a_remembered_decision_cites_no_event(tmp_path: Path, monkeypatch: pytes
 
 def test_the_audit_counts_receipts_that_contradict_themselves(tmp_path: Path) -> None:
     memory = remembered(tmp_path, pooled())
-    store = memory._store
     failed = next(event for event in memory.events(memory.session("scripted:pool")) if event.is_error)
     evidence = json.dumps([{"event_uid": failed.event_uid, "quote": "then passed: go test ./pool"}])
-    assert audit(store, str).unfinished == 0
-    with store._memory.transaction() as connection:
+    assert memory.knowledge.audit().unfinished == 0
+    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"))) as connection:
         connection.execute("UPDATE facts SET evidence = ? WHERE predicate = 'fixed_by'", (evidence,))
 
-    found = audit(store, str)
+    found = memory.knowledge.audit()
 
     assert found.unfinished == 1
     assert (found.stale, found.checked) == (0, 0)  # no repository is at hand

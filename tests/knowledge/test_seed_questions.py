@@ -3,7 +3,7 @@
 import pytest
 
 from recollect.api import Memory
-from tests.knowledge.sessions import Script, remembered
+from tests.knowledge.sessions import Script, remembered, stored_facts
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 
 def test_the_conversation_gives_its_four_facts_with_evidence(memory: Memory) -> None:
-    facts = [
-        fact for name in ("caused_by", "requires", "conflicts_with") for fact in memory._store.facts.select((name,))
-    ]
+    facts = stored_facts(memory, "caused_by", "requires", "conflicts_with")
     by_predicate = {fact.predicate: fact for fact in facts}
 
     assert by_predicate["caused_by"].object == "JWT expiry = 0"

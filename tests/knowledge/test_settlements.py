@@ -112,6 +112,14 @@ def test_a_choice_takes_the_place_of_what_it_turns_down(tmp_path: Path) -> None:
             "We decided to go with Postgres because of JSONB",
             "We decided to go with SQLite instead of Postgres because it is local",
         ),
+        ("Always answer in German", "Always answer in English instead"),
+        ("I want you to always answer in French", "From now on answer in Spanish, please"),
+        ("Always indent with tabs in this repo", "From now on indent with spaces in this repo instead"),
+        ("Always name branches after the ticket", "Never name branches after the ticket"),
+        ("From now on write the changelog in Markdown", "Always write the changelog in AsciiDoc, not in Markdown"),
+        ("Always answer in German", "Always answer in English instead, my colleagues read along"),
+        ("以后都用中文回答我的问题", "以后改用英文回答我的问题"),
+        ("Immer auf Deutsch antworten bitte", "Ab jetzt immer auf Englisch antworten"),
     ],
 )
 def test_the_same_wish_with_another_value_takes_the_place_of_the_earlier_one(
@@ -138,6 +146,21 @@ def test_wishes_with_numbers_of_different_things_both_hold(tmp_path: Path) -> No
     two = Script("two", 5).user("From now on import_all reads at most 4 files").agent("Fine.")
 
     assert len(remembered(tmp_path, one, two).knowledge.decisions()) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Always run the linter before you commit", "Always run the tests before you commit"),
+        ("Never commit directly to main", "Never commit directly to develop"),
+        ("Always use snake_case for files", "Always use kebab-case for branches instead"),
+        ("Always answer in German", "Always write the docs in English"),
+    ],
+)
+def test_another_wish_in_like_words_leaves_the_earlier_one(tmp_path: Path, before: str, after: str) -> None:
+    scripts = (Script("one", 1).user(before).agent("Fine."), Script("two", 5).user(after).agent("Fine."))
+
+    assert [fact.text for fact in remembered(tmp_path, *scripts).knowledge.decisions()] == [after, before]
 
 
 def test_what_is_too_unsure_to_be_listed_waits_for_a_yes_or_no(tmp_path: Path) -> None:

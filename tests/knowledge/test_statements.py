@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Memory
-from tests.knowledge.sessions import Script, remembered
+from tests.knowledge.sessions import Script, remembered, stored_facts
 
 Stated = list[tuple[str, str, str]]
 
 
 def stated(memory: Memory) -> Stated:
     names = ("caused_by", "has_value", "requires", "conflicts_with")
-    facts = [fact for name in names for fact in memory._store.facts.select((name,))]
+    facts = [fact for name in names for fact in stored_facts(memory, name)]
     return [(fact.subject, fact.predicate, fact.object) for fact in facts]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recollect.knowledge.workflows import find_workflows
-from recollect.store import ANY_SESSION, ExchangeRow
+from recollect.store import ANY_SESSION, ExchangeRow, open_store
 from tests.knowledge.sessions import Script, remembered
 
 
@@ -95,9 +95,9 @@ def test_looking_around_is_no_way_to_a_goal(tmp_path: Path) -> None:
 def test_the_latest_exchanges_alone_can_be_asked_for(tmp_path: Path) -> None:
     sessions = [Script(f"day-{day}", day).user("see to it").look("Read", "read it").agent("Done.") for day in (2, 1)]
     memory = remembered(tmp_path, *sessions)
-    everything = memory._store.facts.exchanges(ANY_SESSION)
 
-    latest = memory._store.facts.exchanges(ANY_SESSION, 1)
+    with open_store(memory.settings.folder) as store:
+        everything, latest = store.facts.exchanges(ANY_SESSION), store.facts.exchanges(ANY_SESSION, 1)
 
     assert len(everything) == memory.knowledge.workflows().exchanges == 2
     assert latest == everything[-1:]

@@ -61,18 +61,6 @@ def test_what_the_user_had_remembered_comes_first(tmp_path: Path) -> None:
     assert brief.index("Tuesdays") < brief.index("linter")
 
 
-def test_commands_that_mostly_fail_are_told_in_one_line(tmp_path: Path) -> None:
-    script = Script("failing", TODAY - 1).user("build it")
-    for number in range(5):
-        script.run("npm run build", "error: out of memory" if number else "done", 1 if number else 0)
-        script.run("cargo build", "error: no such package", 1)
-
-    lines = [line for line in brief_of(tmp_path, script.agent("It fails.")).splitlines() if " times" in line]
-
-    assert len(lines) == 1 and "`npm run build` failed 4 of 5 times" in lines[0]
-    assert "`cargo build` failed 5 of 5 times" in lines[0]
-
-
 def test_after_an_upgrade_of_the_rules_everything_is_prepared_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

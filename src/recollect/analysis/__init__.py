@@ -11,8 +11,7 @@ VERSION = distill.VERSION * 1000 + knowledge.VERSION  # what another one made is
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.analysis.distiller import distil_pending, distil_sessions
-    from recollect.analysis.packet import make_packet
     from recollect.analysis.prepared import prepare, renew_brief, write_switches
-    from recollect.analysis.stored import find_digest, find_exchanges
+    from recollect.analysis.stored import find_digest, find_exchanges, make_packet
 else:
     __getattr__ = lazy_names(__name__, __file__)

@@ -1,15 +1,21 @@
-"""All that is distilled from sessions: one pass over their events, then the judges; and how it is kept."""
+"""All that is distilled from sessions: one pass over their events, then the judges; and how it is kept.
+
+What the closed parts of a long session left is kept between sweeps.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from recollect import analysis, schema
-from recollect.analysis.closed import Closed, find_closed, pack_closed
+from recollect.analysis import VERSION
 from recollect.clock import now_ms
 from recollect.distill import (
     LINE_CHARS,
     Around,
+    Part,
     Payloads,
     Subject,
     Trace,
@@ -27,8 +33,9 @@ from recollect.distill import (
 from recollect.kinds import SessionKey
 from recollect.knowledge import Lessons, Material, derive, steps_to_read
 from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Signal
-from recollect.sessions import TOKENS, Parts, Used, add_up, boundary_of, cuts_ms, split, until, usd_of
+from recollect.sessions import TOKENS, Parts, Used, add_up, boundary_of, cuts_ms, decode_totals, split, until, usd_of
 from recollect.store import (
+    ACCOUNT,
     DIGEST,
     ActivityRow,
     Boundary,
@@ -40,6 +47,38 @@ from recollect.store import (
     StoredSession,
     UseRow,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """All that was distilled from closed parts, what they teach, and what they used."""
+
+    part: Part
+    lessons: Lessons
+    used: list[Used]
+
+
+_MADE_BY = b"%d " % VERSION  # before a state: only the version that kept it can read it
+_decode = msgspec.json.Decoder(tuple[str, str | None, Part, Lessons]).decode
+
+
+def _pack_closed(closed: Closed, session: Pending) -> bytes:
+    """What was distilled, after what it was distilled with: with anything else it is distilled again."""
+    return _MADE_BY + msgspec.json.encode((session.session_class, session.cwd, closed.part, closed.lessons))
+
+
+def _find_closed(session: Pending, stored: StoredSession) -> Closed | None:
+    """What was kept of a session; None if nothing was, or it would be distilled otherwise now."""
+    if stored.kept is None or session.sealed is not None or session.is_lost:
+        return None
+    kept = stored.kept.states[DIGEST]
+    if not kept.startswith(_MADE_BY):
+        return None
+    session_class, cwd, part, lessons = _decode(kept.removeprefix(_MADE_BY))
+    if (session_class, cwd) != (session.session_class, session.cwd):
+        return None
+    return Closed(part, lessons, decode_totals(stored.kept.states[ACCOUNT]).used)
+
 
 FILES_OF_LINE = 3
 BYTES_OF_TOKEN = 4
@@ -91,7 +130,7 @@ class _Batch:
 
     def distil(self, session: Pending, stored: StoredSession) -> DigestRow | None:
         """What is kept of a session; None if no event of it is held."""
-        before = find_closed(session, stored)
+        before = _find_closed(session, stored)
         if before is None and stored.kept is not None:
             stored = self._store.steps.read([stored.key])[0]
         if before is None and all(step.lane == FILES_LANE for step in stored.steps):
@@ -155,7 +194,7 @@ class _Batch:
         before = replace(before, used=used)
         boundary = boundary_of(parts, cut_ms)
         if boundary is not None and has_own:
-            self.kept.append((stored.key, boundary, pack_closed(before, session)))
+            self.kept.append((stored.key, boundary, _pack_closed(before, session)))
         return before, responses
 
 

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -81,11 +81,14 @@ def prepare(
     uids = frozenset(header.session_uid for header in headers)
     criteria = ANY_SESSION if is_new else SessionFilter(uids=uids)
     signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
+    decisions = cache(partial(_decisions, store))
     with suppress(OSError):  # a disk without room for this has been reported, or will be
-        write_briefs(store, changed, partial(_decided, store))
+        write_briefs(store, changed, lambda repo: _decided(decisions(repo)))
         _write_fixes(store, signatures)
         _write_requests(store, criteria)
-        _write_settled(store, set(store.sessions.names("repo")) if is_new else {h.repo for h in headers if h.repo})
+        repos = set(store.sessions.names("repo")) if is_new else {h.repo for h in headers if h.repo}
+        for repo in repos:
+            _write_settled(store, repo, decisions(repo)[:_MOST_DECISIONS])
 
 
 def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
@@ -102,7 +105,7 @@ def renew_brief(store: Store, repo: str) -> None:
     """Put what the user just recorded into the brief of a repository, without waiting for the next sweep."""
     with suppress(OSError):
         if (store.folder / PREPARED_NAME).exists():
-            renew_briefs(store, [repo], partial(_decided, store))
+            renew_briefs(store, [repo], lambda repo: _decided(_decisions(store, repo)))
 
 
 # Choices of how to go about the work, which say nothing of its result.
@@ -114,11 +117,15 @@ _OF_PROCESS = re.compile(
 _SAID_BY_USER = {"answer": "you chose", "pick": "you picked", "plan": "you approved", "recap": "you agreed"}
 
 
-def _decided(store: Store, repo: str) -> list[str]:
-    """What holds in a repository, each with who said so and when: what the user pinned or had remembered first, then
-    chosen answers, approved plans and picks, then standing rules, the newest first."""
+def _decisions(store: Store, repo: str) -> list[Fact]:
     sessions = SessionFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-    facts = [fact for fact in find_decisions(store, sessions, [repo], now_ms(), with_weak=False) if _is_told(fact)]
+    return find_decisions(store, sessions, [repo], now_ms(), with_commits=False)
+
+
+def _decided(decisions: Iterable[Fact]) -> list[str]:
+    """List what holds, each with who said so and when: what the user pinned or had remembered first, then chosen
+    answers, approved plans and picks, then standing rules, the newest first."""
+    facts = list(filter(_is_told, decisions))
     facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, fact.predicate == PREFERS))
     return list(dict.fromkeys(map(_told, facts)))
 
@@ -161,27 +168,25 @@ def _write_requests(store: Store, criteria: SessionFilter) -> None:
         _update(Path(path), news, _MOST_REQUESTS)
 
 
-def _write_settled(store: Store, repos: Collection[str]) -> None:
-    """Keep what users settled about files of these repositories, for each file the newest.
+def _write_settled(store: Store, repo: str, decisions: Iterable[Fact]) -> None:
+    """Keep what users settled about files of a repository, for each file the newest.
 
     A decision applies to a file if it names the file and its session then edited it, since many files share a name.
     One that cites line numbers is skipped: they are soon wrong. Hooks show it before an edit that has one of its names.
     """
     edits_of = cache(lambda name: store.facts.select(file=name))
-    for repo in repos:
-        settled: dict[str, dict[str, Any]] = {}
-        sessions = SessionFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-        for fact in find_decisions(store, sessions, [repo], now_ms(), with_weak=False, limit=_MOST_DECISIONS):
-            said = _ASIDE.sub("", fact.text).strip()
-            is_heading = said.endswith(":") or (fact.method == "plan" and "(" not in said)
-            if fact.method not in _SETTLED_AS or is_heading or _LINES.search(said):
-                continue
-            for name in dict.fromkeys(_FILE_NAME.findall(said)):
-                for path in _edited_as(edits_of(name.rpartition("/")[2]), fact, name):
-                    settled.setdefault(path, _settlement(fact, repo, said))
-        prepared = Path(files_path(str(store.folder), repo))
-        if settled or prepared.exists():
-            _replace(prepared, settled)
+    settled: dict[str, dict[str, Any]] = {}
+    for fact in decisions:
+        said = _ASIDE.sub("", fact.text).strip()
+        is_heading = said.endswith(":") or (fact.method == "plan" and "(" not in said)
+        if fact.method not in _SETTLED_AS or is_heading or _LINES.search(said):
+            continue
+        for name in dict.fromkeys(_FILE_NAME.findall(said)):
+            for path in _edited_as(edits_of(name.rpartition("/")[2]), fact, name):
+                settled.setdefault(path, _settlement(fact, repo, said))
+    prepared = Path(files_path(str(store.folder), repo))
+    if settled or prepared.exists():
+        _replace(prepared, settled)
 
 
 def _edited_as(edits: Sequence[StoredFact], fact: Fact, name: str) -> set[str]:

@@ -69,14 +69,14 @@ class Knowledge:
     ) -> list[Fact]:
         """Decisions and preferences that are still valid, newest first; or those valid at `as_of`.
 
-        `history` adds superseded ones, with their end; `everything` adds commits, the agents' own decisions, and those
+        `history` adds superseded ones, with their end; `everything` adds commits and those
         with a confidence below 0.6.
         """
         asked_ms = moment_ms("--as-of", as_of)
         moment = None if history else now_ms() if asked_ms is None else asked_ms
         repos = self._repos(filters)
         return knowledge.find_decisions(
-            self._store, self._sessions(filters), repos, moment, with_weak=everything, limit=limit
+            self._store, self._sessions(filters), repos, moment, with_commits=everything, limit=limit
         )
 
     def candidates(self, filters: Filters = NO_FILTERS, *, limit: int = 3) -> list[Fact]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from recollect.sessions import TranscriptItem
     from recollect.store import SessionFilter, Span, Store
 
+
 _LAST = "last"
 _MOST_CHOICES = 12
 _A_FEW = 50
@@ -295,7 +296,8 @@ class Reading:
         """The hits, with what holds now before what it took the place of."""
         if not self._store.facts.has_amendments():  # as mostly: the rules take a while to load
             return hits
-        amended = knowledge.find_amended(self._store, query, {hit.repo for hit in hits if hit.repo})
+        uids, repos = {hit.session_uid for hit in hits}, {hit.repo for hit in hits if hit.repo}
+        amended = knowledge.find_amended(self._store, query, uids, repos)
         newer = {
             uid: recall.Amendment(fact.session_uid, fact.evidence[0].event_uid, fact.text, fact.until_then or "")
             for uid, fact in amended.items()

@@ -96,6 +96,11 @@ def show_command(session: str, event: str | int) -> str:
     return f"recollect show {session} --at {event[-_UID_CHARS:] if isinstance(event, str) else event}"
 
 
+def digest_command(session: str) -> str:
+    """The command that opens what is left of an evicted session."""
+    return f"recollect digest {session}"
+
+
 def _doubt(confidence: float) -> str:
     return "" if confidence >= knowledge.LEAST_CONFIDENCE else f"uncertain ({confidence:.2f})"
 
@@ -111,7 +116,9 @@ def discussion_lines(exchanges: "Sequence[Discussion]") -> Iterator[str]:
             yield from detail(f"next: {'; '.join(exchange.next_steps)}")
         if exchange.reply:
             yield from detail(f"then you: {exchange.reply}")
-        yield source(exchange.at, exchange.repo, show_command(names[exchange.session_uid], exchange.seq))
+        name = names[exchange.session_uid]
+        opens = f"evicted, {digest_command(name)}" if exchange.evicted else show_command(name, exchange.seq)
+        yield source(exchange.at, exchange.repo, opens)
 
 
 def without_session(origin: "LineOrigin") -> str:
@@ -323,7 +330,9 @@ def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
             yield grey(f"  {plural(len(route.steps) - _SHOWN_STEPS, 'more step')}")
         spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
         spent += "" if route.is_confirmed else ", not confirmed by tests or the user"
-        yield source(route.at, route.repo, show_command(names[route.session_uid], route.request_uid), spent)
+        name = names[route.session_uid]
+        opens = f"evicted, {digest_command(name)}" if route.evicted else show_command(name, route.request_uid)
+        yield source(route.at, route.repo, opens, spent)
 
 
 class _Decisions(click.Group):
@@ -340,7 +349,7 @@ class _Decisions(click.Group):
 @click.group(cls=_Decisions, invoke_without_command=True)
 @click.option("--as-of", metavar="WHEN", help="Show what was valid at this time: 2026-11-01, 7d, last week.")
 @click.option("--history", is_flag=True, help="Add superseded decisions and what replaced them.")
-@click.option("--all", "is_all", is_flag=True, help="Add commits, the agents' own decisions, and less certain ones.")
+@click.option("--all", "is_all", is_flag=True, help="Add commits and less certain ones.")
 @filter_options
 @limit_option("decisions", _SHOWN_DECISIONS)
 @json_option
@@ -383,7 +392,7 @@ def _decision_lines(decided: "Sequence[Fact]", limit: int, others: int) -> Itera
     if not decided:
         yield "No decisions: `recollect remember` adds one"
     if others > 0:
-        yield grey(f"{number(others)} more with --all: commits, the agents' own decisions, and less certain ones")
+        yield grey(f"{number(others)} more with --all: commits and less certain ones")
 
 
 def rest_lines(shown: int, total: int, thing: str) -> Iterator[str]:

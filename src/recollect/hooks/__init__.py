@@ -7,10 +7,16 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.hooks.answers import NEWS, answer, claim_brief, is_answering
-    from recollect.hooks.drain import drain_spool
-    from recollect.hooks.event import HookEvent, hooks_of_agent, hooks_of_client
-    from recollect.hooks.history import NOT_MET_AGAIN, LogEntry, read_hook_log
-    from recollect.hooks.log import note_failure
+    from recollect.hooks.answers import (
+        NEWS,
+        HookEvent,
+        answer,
+        claim_brief,
+        hooks_of_agent,
+        hooks_of_client,
+        is_answering,
+    )
+    from recollect.hooks.history import NOT_MET_AGAIN, LogEntry, drain_spool, read_hook_log
+    from recollect.hooks.spool import note_failure
 else:
     __getattr__ = lazy_names(__name__, __file__)

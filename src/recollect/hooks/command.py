@@ -20,15 +20,18 @@ def run() -> None:
         os.umask(0o077)
         _answer(folder)
     except Exception:  # the top of a door: an agent goes on without its memory rather than fail
-        from recollect.hooks.log import note_failure  # hardly ever needed
+        from recollect.hooks.spool import note_failure  # hardly ever needed
 
         note_failure(folder)
     os._exit(0)  # at once: taking down modules takes as long as loading them
 
 
 def _answer(folder: str) -> None:
-    from recollect.hooks.answers import answer  # a failure here is noted, too
-    from recollect.hooks.event import HookEvent, hooks_of
+    from recollect.hooks.answers import (
+        HookEvent,
+        answer,  # a failure here is noted, too
+        hooks_of,
+    )
 
     payload = json.loads(sys.stdin.buffer.read(_MOST_CHARS))
     said = answer(HookEvent(hooks_of(payload, environment()), payload), folder)

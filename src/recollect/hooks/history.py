@@ -1,22 +1,34 @@
-"""Reading the log of hooks, and what became of what they said."""
+"""What comes after a hook's answer: the sweep of the files that hooks noted, until there are no more notes, and what
+became of what they said."""
 
+from __future__ import annotations
+
+import fcntl
 import json
+import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from recollect.api import open_memory
 from recollect.clock import rfc3339
 from recollect.config import store_folder
-from recollect.errors import Ambiguous, NotFound
+from recollect.errors import Ambiguous, Busy, NotFound, RecollectError
 from recollect.home import HOOK_LOG_NAME, is_in_group
+from recollect.hooks import claims, spool
+from recollect.hooks.answers import PRE_COMPACT
 from recollect.knowledge import signature_of
 from recollect.text import payload_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from recollect.api import Memory
     from recollect.schema import Session
+    from recollect.sweep import SweepReport
 
 MET_AGAIN, NOT_MET_AGAIN = "met again", "not met again"
 
@@ -60,7 +72,7 @@ def _entries() -> Iterator[LogEntry]:
             yield LogEntry(rfc3339(item["at_ms"]), *fields)
 
 
-def _then(memory: "Memory", entry: LogEntry) -> str | None:
+def _then(memory: Memory, entry: LogEntry) -> str | None:
     try:
         session = memory.session(f"{entry.agent}:{entry.session}")
     except (NotFound, Ambiguous):
@@ -70,10 +82,66 @@ def _then(memory: "Memory", entry: LogEntry) -> str | None:
     return MET_AGAIN if _is_met_again(memory, session, entry) else NOT_MET_AGAIN
 
 
-def _is_met_again(memory: "Memory", session: "Session", entry: LogEntry) -> bool:
+def _is_met_again(memory: Memory, session: Session, entry: LogEntry) -> bool:
     """Whether a later call failed with the same error; the one that was answered may be logged after the answer."""
     return any(
         signature_of(payload_text(item.event.kind, item.payload) or item.event.summary) == entry.error
         for item in memory.transcript(session)
         if item.event.is_error and (item.event.ts or "") > (entry.at or "") and item.event.call_id != entry.turn
     )
+
+
+_NICE = 10
+_MOST_TRIES, _PAUSE_S = 120, 0.5  # while another sweep runs
+
+
+def drain_spool() -> list[SweepReport]:
+    """Sweep what hooks noted, at low priority. Does nothing if another process is doing it."""
+    if os.getsid(0) == os.getpid():  # started for this alone
+        os.nice(_NICE)
+    reports = []
+    with open_memory() as memory:
+        folder = Path(spool.spool_folder(str(memory.settings.folder)))
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return []
+            for _ in range(_MOST_TRIES):
+                notes = sorted(folder.glob("*.json"))
+                if not notes:
+                    break
+                try:
+                    reports.append(memory.sweep(only=_paths(_read(notes)), with_recent=True))
+                except Busy:
+                    time.sleep(_PAUSE_S)
+                else:
+                    _archive_compacted(memory, _read(notes))
+                    for note in notes:
+                        note.unlink(missing_ok=True)
+        with suppress(OSError):
+            claims.drop_old(str(memory.settings.folder))
+    return reports
+
+
+def _paths(notes: list[Mapping[str, Any]]) -> list[str]:
+    """The files that notes name, each once."""
+    paths = dict.fromkeys(note.get("path") for note in notes)
+    return [path for path in paths if isinstance(path, str) and os.path.exists(path)]
+
+
+def _read(paths: list[Path]) -> list[Mapping[str, Any]]:
+    notes = []
+    for path in paths:
+        with suppress(OSError, ValueError):
+            notes.append(json.loads(path.read_bytes()))
+    return [note for note in notes if isinstance(note, dict)]
+
+
+def _archive_compacted(memory: Memory, notes: list[Mapping[str, Any]]) -> None:
+    """Write what groups' agents are about to compact into the groups' conversations."""
+    for note in notes:
+        if note.get("event") == PRE_COMPACT:
+            with suppress(RecollectError, OSError):  # it is in the store all the same
+                memory.groups.archive(memory.session(str(note.get("session"))))

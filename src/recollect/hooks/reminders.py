@@ -1,22 +1,56 @@
-"""What a prompt brings to mind: the fix of an error that it shows, or an earlier session that was asked the same.
+"""What a failed call or a prompt brings to mind: the fix of its error, or an earlier session that was asked the same.
 
-Silent unless the match is strong: most prompts are new.
+Looked up in what a sweep prepared. Silent unless the very same error was fixed, or the match is strong: most errors and
+prompts are new.
 """
 
+import json
 import re
 
 from recollect.home import is_in_group
-from recollect.hooks.event import HookEvent
-from recollect.hooks.fixes import find_fix
-from recollect.knowledge import error_in
-from recollect.recall import USER, Recalled, fenced, read_requests
+from recollect.hooks.answers import HookEvent
+from recollect.knowledge import error_in, is_same_failure, signatures_of
+from recollect.recall import USER, Recalled, fenced, fixes_path, read_requests
 from recollect.text import CJK, spaced
+
+TYPE_CHECKING = False  # `typing` takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST_BYTES = 3_000
+_LEAD = "Recollect: this error has occurred before; `recall_error` shows more."
+
+
+def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str]:
+    """The fingerprint of the error and the text to add about it; empty if nothing is certain."""
+    for signature in () if is_in_group() else signatures_of(error_text):
+        try:
+            with open(fixes_path(store_folder, signature), encoding="utf-8") as file:
+                fix = json.load(file).get(signature)
+        except (OSError, ValueError, AttributeError):  # also: damaged
+            continue
+        if not isinstance(fix, dict) or fix["session"].endswith(session):
+            continue  # a session knows what it did itself
+        if is_same_failure(fix["text"].partition("\n")[0].removeprefix("error: "), error_text):
+            return signature, _text(fix)
+    return "", ""
+
+
+def _text(fix: "dict[str, Any]") -> str:
+    from recollect.recall import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
+
+    times = f"seen in {fix['sessions']} sessions" if fix["sessions"] > 1 else "seen once"
+    again = f", came back {fix['returns']} times" if fix["returns"] else ""
+    heading = f"{times}{again}; fixed in session {fix['session']} (confidence {fix['confidence']}) by:"
+    text, _ = fenced([Recalled(AGENT, heading, fix["text"], fix["at_ms"], fix["repo"])], _MOST_BYTES)
+    return f"{_LEAD}\n{text}"
+
 
 _MOST_BYTES = 3_000
 _READ_CHARS = 4_000
 _LEAST_WORDS = 12  # of both requests: shorter ones (“review this branch”) are about something else each time
 _LEAST_SHARED = 0.75  # of the words of both
-_LEAD = "Recollect: an earlier session here had nearly the same request; `get_session` reads it."
+_ASKED_BEFORE = "Recollect: an earlier session here had nearly the same request; `get_session` reads it."
 _WORD = re.compile(rf"[^\W_]{{3,}}|[{CJK}]{{2}}")
 
 
@@ -39,7 +73,7 @@ def _asked_before(store_folder: str, event: HookEvent) -> tuple[str, str]:
         session = asked["session"]
         if _is_same(words, _words(asked["text"])) and not session.endswith(event.session):
             record = Recalled(USER, f"session {session} was asked:", asked["text"], repo=asked["repo"])
-            return session, f"{_LEAD}\n{fenced([record], _MOST_BYTES)[0]}"
+            return session, f"{_ASKED_BEFORE}\n{fenced([record], _MOST_BYTES)[0]}"
     return "", ""
 
 

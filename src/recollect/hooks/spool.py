@@ -1,14 +1,18 @@
-"""What hooks leave for a sweep: one small file per call, never content; and the sweep of just these files."""
+"""What hooks leave in the store's folder: a small file per call for the next sweep, never content; and the log of what
+they added to sessions and when, one JSON object per line."""
 
 import json
 import os
 import time
 
-from recollect.home import GROUP_VARIABLE, IPC_VARIABLE, SPOOL_NAME, environment, start_recollect
+from recollect.home import GROUP_VARIABLE, HOOK_LOG_NAME, IPC_VARIABLE, SPOOL_NAME, environment, start_recollect
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
-    from recollect.hooks.event import HookEvent
+    from recollect.hooks.answers import HookEvent
+
+ERRORS_NAME = "hooks-error.log"
+_MOST_BYTES = 8_000_000
 
 
 def spool_folder(store_folder: str) -> str:
@@ -39,3 +43,33 @@ def start_sweep(log_path: str) -> None:
     """
     variables = {name: value for name, value in environment().items() if name not in (GROUP_VARIABLE, IPC_VARIABLE)}
     start_recollect(("hooks", "sweep"), variables, log_path)
+
+
+def note_failure(store_folder: str) -> None:
+    """Log why the last hook failed, if possible."""
+    import traceback  # seldom needed
+    from contextlib import suppress
+
+    with suppress(OSError), open(f"{store_folder}/{ERRORS_NAME}", "w", encoding="utf-8", errors="replace") as file:
+        file.write(traceback.format_exc())
+
+
+def add_to_log(store_folder: str, event: "HookEvent", text: str, error: str) -> None:
+    """Add a line, with the fingerprint of the error it is about; a log that grew too large is started over."""
+    path = f"{store_folder}/{HOOK_LOG_NAME}"
+    line = {
+        "at_ms": time.time_ns() // 1_000_000,
+        "agent": event.hooks.agent,
+        "session": event.session,
+        "event": event.name,
+        "turn": event.turn,
+        "error": error,
+        "text": text,
+    }
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        if os.fstat(descriptor).st_size > _MOST_BYTES:
+            os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(line).encode() + b"\n")
+    finally:
+        os.close(descriptor)

@@ -6,18 +6,31 @@ sessions when it is asked for, so that the order in which sessions were read mak
 
 from recollect.lazy import lazy_names
 
-VERSION = 10  # of the rules: what another one derived is derived again
+VERSION = 11  # of the rules: what another one derived is derived again
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.knowledge.asking import audit, find_amended, find_decisions, find_facts, find_reasons, fixed_by
-    from recollect.knowledge.drawing import DOCUMENTS, Link, draw
+    from recollect.knowledge.asking import (
+        RECORDED,
+        REMEMBERED,
+        fact_of,
+        fact_of_note,
+        find_amended,
+        find_decisions,
+        find_facts,
+        find_reasons,
+        fixed_by,
+        with_ends,
+    )
     from recollect.knowledge.facts import Material
     from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, with_changed_files
-    from recollect.knowledge.graph import find_graph, workflow_graph
-    from recollect.knowledge.notes import make_note, parse_notes
-    from recollect.knowledge.predicates import DECIDED, FIXED_BY, LEAST_CONFIDENCE, PREFERS, STANDING
+    from recollect.knowledge.graph import DOCUMENTS, Link, draw, find_graph, workflow_graph
     from recollect.knowledge.records import (
+        DECIDED,
+        FIXED_BY,
+        LEAST_CONFIDENCE,
+        PREFERS,
+        STANDING,
         Audit,
         Evidence,
         Fact,
@@ -29,12 +42,13 @@ if TYPE_CHECKING:
         Route,
         Workflow,
         Workflows,
+        make_note,
+        parse_notes,
     )
-    from recollect.knowledge.rehearse import make_rehearsal
+    from recollect.knowledge.review import audit, make_rehearsal
     from recollect.knowledge.rules import Lessons, derive
     from recollect.knowledge.runs import steps_to_read
     from recollect.knowledge.signature import error_in, is_same_failure, signature_of, signatures_of
-    from recollect.knowledge.timeline import RECORDED, REMEMBERED, fact_of, fact_of_note
     from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
 else:
     __getattr__ = lazy_names(__name__, __file__)

@@ -1,47 +1,310 @@
-"""Questions about what is known: decisions, what a topic is about, everything on an entity, and how sound it all is."""
+"""Questions about what is known: decisions, what a topic is about, everything on an entity.
+
+What ended each fact, and what took its place, is worked out over all facts at once whenever it is asked for. So
+sessions that are read late, or in any order, give the same answers, and what is forgotten leaves no trace.
+"""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import itemgetter
-from time import monotonic
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from operator import eq, itemgetter
 
 from recollect.clock import rfc3339
-from recollect.kinds import TOOL_RESULT
-from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
-from recollect.knowledge.demands import is_typed
-from recollect.knowledge.predicates import (
+from recollect.distill import word_set
+from recollect.knowledge.records import (
     CAUSED_BY,
+    COMMIT,
     CONFLICTS_WITH,
     DECIDED,
     FIXED_BY,
-    GONE,
     HAS_VALUE,
     LEAST_CONFIDENCE,
-    PASSED,
     PREFERS,
     REQUIRES,
-    TOUCHES,
+    RULE_FILE,
+    SURE,
+    Evidence,
+    Fact,
+    judged,
 )
-from recollect.knowledge.records import Audit, Fact
-from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
-from recollect.knowledge.topics import fulltext_query, relevance, stem, topic_words
-from recollect.sessions import changed_since
-from recollect.store import AMENDMENT, Choice, EventFilter, SessionFilter, Store, StoredFact, Term, Wanted
-from recollect.text import evidence
+from recollect.store import AMENDMENT, Note, SessionFilter, Store, StoredFact
+from recollect.text import CJK, CJK_RUN, spaced
+
+REMEMBERED = "remember"
+RECORDED = "agent"  # a note that an agent made by itself
+_RECORDED_SURE = 0.7
+_LEAST_OPTIONS = 2
+_WRITTEN = (COMMIT, RULE_FILE)  # rules that find no words of a talk
+_LEAST_SHARED, _LEAST_ENDED = 3, 1  # words of an amendment and of the session, and of each decision, that it is about
+# A wish as it is compared with another: its words but those of any lasting wish, and without what it turns down.
+_FORBIDS = re.compile(r"\b(?:do not|don't|dont|must not|no longer)\b|不要|不再|别")
+_FILLER = re.compile(
+    r"\b(?:always|please|ok|from (?:now|here|today) on|going forward|in (?:the )?future|as a rule|by default|you|we|i"
+    r"|want|should|must|need|to|only|now|instead(?! of)|back|immer|bitte|ab (?:jetzt|sofort)|künftig|stattdessen"
+    r"|toujours|désormais|plutôt|siempre|sempre)\b"
+    r"|以后|今后|今後は?|以後|从现在(?:起|开始)|总是|一律|始终|统一|都|请|要|改|ください|代わりに"
+)
+_TURNED_DOWN = re.compile(
+    r"[,;，]? *(?:\b(?:and not|not|instead of|rather than)\b|(?<=[，,])(?:不|never)用)(?P<what>.*)$"
+)
+_CHANGES = re.compile(
+    r"\binstead\b(?! of)|\b(?:no longer|back to)\b|stattdessen|plutôt|改(?:用|为|成|回)|不再|代わりに"
+)
+_WHY = re.compile(r"(?:(?<=instead)[,;:.]| (?:because|since|so that)\b| [—–] ).*")
+_LANGUAGE_OR_NUMBER = re.compile(
+    r"\d[\d.]*|english|german|french|spanish|italian|portuguese|dutch|polish|czech|turkish|russian|ukrainian|arabic|hebrew|hindi"
+    r"|chinese|mandarin|japanese|korean|deutsch|englisch|französisch|spanisch|français|anglais|allemand|español|inglés"
+    r"|(?:中|英|日|日 本|法|德|韩|俄)(?: [文语語])?"
+)
+_SAME_VERB = re.compile(r"\b(?:reply|respond)\b")
+_WISH_WORD = re.compile(rf"[{CJK}]|[^\W_](?:[\w.+#'-]*\w)?")
+_MOST_CHANGED, _LEAST_KEPT = 3, 2  # words of a wish
+_SHORT = 2  # a verb and a value, which say little: only if there is one such wish, another one replaces it
+_YES_OR_NO = re.compile(r"(?:yes|no|ok(?:ay)?|skip|continue|proceed|cancel|all|none|both)\b")
+_WORD = re.compile(r"[^\W_][\w'’-]*")
+_COMMON = word_set(
+    "a an the and or of to in on for with from by at as is are was were be been do does did we i you it our your my "
+    "this that these those what why how when where which who whose can could should would will shall may might not no "
+    "have has had there here about into out over issue problem error bug fix fixed fixing get got make made use used "
+    "using last time session changes change thing things again before after"
+)
+# What only holds a Chinese or Japanese question together, and the particles between two of its words.
+_CJK_COMMON = re.compile(
+    r"(?:为什么|為什麼|为何)(?:不[用要选選]|没用)?|怎么(?:样|办)?|怎麼|怎样|如何|什么|什麼|哪(?:一?[种个些里]|裡)|是否|要不要|还是|還是|我们|我們|关于|[的了吗呢呀吧啊]"
+    r"|なぜ|どう(?:して|やって)?|どの|どれ|何故|について|(?:する|した|している)?(?:方法|理由)|ください|です(?:か)?|ます(?:か)?"
+    r"|(?<![ぁ-ゖ])[のをはがにでとへも](?![ぁ-ゖ])|왜|어떻게|무엇"
+)
+_ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ers", "ed", "er", "es", "s", "e")
+_STEM_CHARS = 4
+_APART, _LEAST_JOINED = re.compile(r"[ _-]"), 6
+
+
+def topic_words(text: str) -> list[str]:
+    """The words that say what a question is about, CJK as it is indexed; all of its words if every one is common."""
+    if not text.isascii():
+        text = _spaced(_CJK_COMMON.sub(" ", text)) or _spaced(text)
+    words = [word.strip("'’-").lower() for word in _WORD.findall(text)]
+    return [word for word in dict.fromkeys(words) if word and word not in _COMMON] or list(dict.fromkeys(words))
+
+
+def _spaced(text: str) -> str:
+    """CJK as it is indexed, without letters that stand by themselves unless there is nothing else."""
+    words = spaced(text).split()
+    longer = [word for word in words if len(word) > 1 or not re.fullmatch(CJK_RUN, word)]
+    return " ".join(longer or words)
+
+
+def fulltext_query(words: Iterable[str]) -> str:
+    """A full-text query for facts that have any of these words."""
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def relevance(words: list[str], text: str) -> float:
+    """The share of the words that a text has, in whatever form, or apart (`roll back` for `rollback`)."""
+    asked, lowered = [stem(word) for word in words], (text if text.isascii() else spaced(text)).lower()
+    # Only a word that begins with a stem can have it, and most texts have few of them.
+    begun = tuple(word for word in asked if word in lowered)
+    stems = {stem(word) for word in _WORD.findall(lowered) if word.startswith(begun)} if begun else set()
+    joined = _APART.sub("", lowered)
+    present = [
+        word in stems or (len(word) >= _LEAST_JOINED and word not in lowered and word in joined) for word in asked
+    ]
+    return sum(present) / len(words) if words else 0.0
+
+
+def stem(word: str) -> str:
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _STEM_CHARS:
+            return word.removesuffix(ending)
+    return word
+
+
+def has_word(text: str, word: str) -> bool:
+    return word in text and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+def fact_of(stored: StoredFact) -> Fact:
+    details = stored.details
+    return Fact(
+        fact_uid=stored.fact_uid,
+        predicate=stored.predicate,
+        subject_kind=stored.subject_kind,
+        subject=stored.subject,
+        object_kind=stored.object_kind,
+        object=stored.object,
+        text=stored.text,
+        confidence=judged(stored.confidence, stored.verdict),
+        method=stored.rule,
+        valid_at=rfc3339(stored.since_ms),
+        recorded_at=rfc3339(stored.recorded_ms) or "",
+        session_uid=stored.session_uid,
+        agent=stored.agent,
+        repo=stored.repo,
+        title=stored.title,
+        by=details.get("by") or details.get("chosen_by") or "agent",
+        choice=details.get("choice"),
+        alternatives=tuple(details.get("alternatives") or ()),
+        reason=details.get("reason") or details.get("why"),
+        verdict=stored.verdict,
+        evidence=tuple(Evidence(**event, session_uid=stored.session_uid) for event in stored.evidence),
+    )
+
+
+def fact_of_note(note: Note, verdict: str | None) -> Fact:
+    """What is to be remembered is a fact whose evidence is the note itself."""
+    is_recorded = note.origin == RECORDED
+    return Fact(
+        fact_uid=note.note_uid,
+        predicate=DECIDED,
+        subject_kind="decision",
+        subject=note.topic,
+        object_kind="choice",
+        object=note.text,
+        text=note.text,
+        confidence=judged(_RECORDED_SURE if is_recorded else SURE, verdict),
+        method=note.origin,
+        valid_at=rfc3339(note.since_ms),
+        recorded_at=rfc3339(note.recorded_ms) or "",
+        repo=note.repo,
+        by="agent" if is_recorded else "user",
+        reason=note.reason,
+        verdict=verdict,
+        evidence=(Evidence(note.note_uid, note.text),),
+    )
+
+
+def with_ends(facts: Iterable[Fact]) -> list[Fact]:
+    """The facts with what ended each, the oldest first. Of one matter only the newest fact holds."""
+    ordered = sorted(facts, key=lambda fact: (fact.valid_at or "", fact.fact_uid))
+    ends: dict[str, Fact] = {}
+    last: dict[Hashable, list[Fact]] = defaultdict(list)
+    wishes: dict[str | None, list[tuple[list[str], Fact]]] = defaultdict(list)  # by repository
+    for place, fact in enumerate(ordered):
+        for amended in amended_by(fact, ordered[:place]) if fact.subject_kind == AMENDMENT else ():
+            ends.setdefault(amended.fact_uid, fact)
+        for matter in _matters(fact):
+            for earlier in last[matter]:
+                if earlier.object.casefold() != fact.object.casefold():
+                    ends.setdefault(earlier.fact_uid, fact)
+            last[matter] = [other for other in last[matter] if other.object == fact.object] + [fact]
+        if fact.predicate == PREFERS and fact.by == "user" and fact.confidence >= LEAST_CONFIDENCE:
+            words = _wish_words(fact.object)
+            outdated = [old for known, old in wishes[fact.repo] if _says_otherwise(known, words, fact.object)]
+            for earlier in outdated if len(words) > _SHORT or len(outdated) == 1 else ():
+                ends.setdefault(earlier.fact_uid, fact)
+            wishes[fact.repo].append((words, fact))
+        if fact.predicate == PREFERS and fact.choice:
+            repo = fact.repo or ""
+            for chosen in (chosen for name in fact.alternatives for chosen in last[repo, _name(name)]):
+                ends.setdefault(chosen.fact_uid, fact)
+            last[repo, _name(fact.choice)].append(fact)
+    replaced = {ends[fact.fact_uid].fact_uid: fact.text for fact in ordered if fact.fact_uid in ends}
+    return [_placed(fact, ends.get(fact.fact_uid), replaced.get(fact.fact_uid)) for fact in ordered]
+
+
+def _placed(fact: Fact, end: Fact | None, until_then: str | None) -> Fact:
+    if end is not None:
+        fact = replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
+    return replace(fact, until_then=until_then) if until_then else fact
+
+
+def amended_by(fact: Fact, earlier: Sequence[Fact]) -> list[Fact]:
+    """What an amendment takes the place of: decisions of the one earlier session that has most of its words."""
+    words = _stems(fact)
+    sharing: dict[str, list[tuple[int, Fact]]] = defaultdict(list)
+    for other in earlier:
+        is_said = other.predicate in (DECIDED, PREFERS) and other.method not in _WRITTEN
+        if is_said and other.repo == fact.repo and other.session_uid and other.session_uid != fact.session_uid:
+            sharing[other.session_uid].append((len(words & _stems(other)), other))
+    best = max(sharing.values(), key=lambda facts: max(shared for shared, _ in facts), default=[])
+    if max((shared for shared, _ in best), default=0) < _LEAST_SHARED:
+        return []
+    return [other for shared, other in best if shared >= _LEAST_ENDED]
+
+
+def _stems(fact: Fact) -> set[str]:
+    return set(map(stem, topic_words(fact.text)))
+
+
+def _matters(fact: Fact) -> list[Hashable]:
+    """What a fact settles so that another one on the same matter takes its place; nothing for most facts."""
+    repo = fact.repo or ""
+    if fact.method == RECORDED:  # never in place of what a user said
+        return [(RECORDED, repo, fact.subject.casefold())]
+    if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
+        return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
+    return []
+
+
+def _wish_words(wish: str) -> list[str]:
+    lowered = _FORBIDS.sub("never", _WHY.sub("", wish.lower().replace("’", "'")))
+    return _WISH_WORD.findall(_SAME_VERB.sub("answer", _FILLER.sub(" ", _TURNED_DOWN.sub("", lowered))))
+
+
+def _says_otherwise(words: list[str], later: list[str], wish: str) -> bool:
+    """Check if a later wish repeats one with another value in one place, and takes its place.
+
+    It does if it says so ("instead", "not VALUE"), if both values are languages or numbers, or if only one of them
+    forbids.
+    """
+    begin = _shared(words, later)
+    end = _shared(words[begin:][::-1], later[begin:][::-1])
+    was, is_now = words[begin : len(words) - end], later[begin : len(later) - end]
+    if (
+        begin + end < (1 if len(words) == len(later) == _SHORT else _LEAST_KEPT)
+        or max(len(was), len(is_now)) > _MOST_CHANGED
+        or was == is_now
+    ):
+        return False
+    if [*was, *is_now] == ["never"]:
+        return True
+    turned_down = _TURNED_DOWN.search(wish.lower())
+    if turned_down and was and all(word in turned_down["what"] for word in was):
+        return True
+    are_alike = all(_LANGUAGE_OR_NUMBER.fullmatch(" ".join(value)) for value in (was, is_now))
+    return bool(was and is_now) and (are_alike or _CHANGES.search(wish.lower()) is not None)
+
+
+def _shared(words: Sequence[str], others: Sequence[str]) -> int:
+    """Count the words that both begin with."""
+    return sum(takewhile(bool, map(eq, words, others)))
+
+
+def _same_options(fact: Fact, repo: str) -> list[Hashable]:
+    """A question in other words is the same matter if it offers the same and is about the same thing."""
+    options = frozenset(map(_name, (fact.object, *fact.alternatives)))
+    if fact.method != "answer" or len(options) < _LEAST_OPTIONS or any(map(_YES_OR_NO.match, options)):
+        return []
+    return [("options", repo, options, stem(word)) for word in topic_words(fact.subject)]
+
+
+def _name(text: str) -> str:
+    return text.casefold().removeprefix("the ").strip()
+
+
+def as_of(facts: Sequence[Fact], moment: str | None) -> list[Fact]:
+    """The facts of a timeline that held at a moment (RFC 3339); all of them if it is None.
+
+    One of unknown time holds since it was learned: before that, nobody can have known it.
+    """
+    if moment is None:
+        return list(facts)
+    return [
+        fact
+        for fact in facts
+        if (fact.valid_at or fact.recorded_at) <= moment and (fact.invalid_at is None or fact.invalid_at > moment)
+    ]
+
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
 _REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
-WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made, and the word of agents
 _ASIDE = 0.6  # less than any decision
 _END_OF_TIME = "9999"
-_LEAST_SURE = 0.5
 _RELEVANT, _LEAST_RELEVANT = 0.75, 0.5  # of the words of a topic: all of three, three of four; and two of four
 _LEAST_WORDS = 2
-_TURNED_DOWN = re.compile(r"\b(?:and not|instead of|rather than|over) [\w.+-]+\W*$", re.IGNORECASE)
-_WORST = 10
-_GIT_SECONDS, _INDEX_SECONDS = 0.7, 0.7
-_SEVERAL = 3  # one may be of the failure itself, behind a pipe
+_OVER_OTHERS = re.compile(r"\b(?:and not|instead of|rather than|over) [\w.+-]+\W*$", re.IGNORECASE)
 
 
 def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fact]:
@@ -56,7 +319,7 @@ def find_decisions(
     repos: Sequence[str] | None,
     moment_ms: int | None,
     *,
-    with_weak: bool,
+    with_commits: bool,
     limit: int | None = None,
 ) -> list[Fact]:
     """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end.
@@ -72,11 +335,11 @@ def find_decisions(
         oldest_ms = None if depth is None else store.facts.moment_of(depth, DECISIONS, asked)
         stored = store.facts.select(DECISIONS, sessions._replace(since_ms=oldest_ms, before_ms=None))
         facts = list(map(fact_of, stored))
-        if not with_weak:  # those that people made, and that are sure enough
-            facts = [fact for fact in facts if fact.method not in WEAK and fact.confidence >= LEAST_CONFIDENCE]
+        if not with_commits:  # those that people made, and that are sure enough
+            facts = [fact for fact in facts if fact.method != COMMIT and fact.confidence >= LEAST_CONFIDENCE]
         oldest = rfc3339(oldest_ms) or ""
         facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
-        held = as_of(timeline(facts), rfc3339(moment_ms))[::-1]
+        held = as_of(with_ends(facts), rfc3339(moment_ms))[::-1]
         decided = [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
         if depth is None or oldest_ms is None or (limit and len(decided) >= limit):
             return decided[:limit]
@@ -90,8 +353,8 @@ def find_reasons(store: Store, topic: str, sessions: SessionFilter, repos: Seque
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
     amendments = store.facts.select((DECIDED,), sessions, kind=AMENDMENT)  # in whatever words
-    known = {fact.fact_uid: fact_of(fact) for fact in (*stored, *amendments) if fact.rule != CLAIM}
-    facts = {fact.fact_uid: fact for fact in timeline([*known.values(), *notes_as_facts(store, repos)])}
+    known = {fact.fact_uid: fact_of(fact) for fact in (*stored, *amendments)}
+    facts = {fact.fact_uid: fact for fact in with_ends([*known.values(), *notes_as_facts(store, repos)])}
     scored: dict[str, tuple[float, Fact]] = {}
     for fact in facts.values():
         score, current = relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), _current(fact, facts)
@@ -100,7 +363,7 @@ def find_reasons(store: Store, topic: str, sessions: SessionFilter, repos: Seque
         )
     least = min(_RELEVANT, max(_LEAST_RELEVANT, _LEAST_WORDS / len(words)))
     best = [(score, fact) for score, fact in scored.values() if score >= least]
-    chosen = _TURNED_DOWN.sub("", topic).strip()
+    chosen = _OVER_OTHERS.sub("", topic).strip()
     if not best and chosen != topic:  # a decision need not name what was turned down
         return find_reasons(store, chosen, sessions, repos)
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
@@ -115,18 +378,28 @@ def _current(fact: Fact, facts: Mapping[str, Fact]) -> Fact:
     return fact
 
 
-def find_amended(store: Store, query: str, repos: Collection[str]) -> dict[str, Fact]:
-    """Sessions in these repositories whose decisions on what a query asks were amended later: by what, each."""
+def find_amended(store: Store, query: str, sessions: Collection[str], repos: Collection[str]) -> dict[str, Fact]:
+    """Those of these sessions whose decisions on what a query asks were amended later, each with the amendment.
+
+    `repos` are the repositories of the sessions.
+    """
     criteria = SessionFilter(chosen=(("repo", tuple(repos)),))
-    if not repos:
-        return {}
+    amendments = store.facts.select((DECIDED,), criteria, kind=AMENDMENT) if repos else []
+    own = [fact_of(fact) for fact in store.facts.select(DECISIONS, SessionFilter(uids=frozenset(sessions)))]
+    if not any(amended_by(fact_of(amendment), own) for amendment in amendments):
+        return {}  # as mostly: working out the time of a whole repository takes a while
     asked = set(map(stem, topic_words(query)))
-    facts = {fact.fact_uid: fact for fact in timeline(map(fact_of, store.facts.select(DECISIONS, criteria)))}
-    holding = {fact.session_uid for fact in facts.values() if fact.superseded_by is None and fact.method not in WEAK}
+    facts = {fact.fact_uid: fact for fact in with_ends(map(fact_of, store.facts.select(DECISIONS, criteria)))}
+    holding = {fact.session_uid for fact in facts.values() if fact.superseded_by is None and fact.method != COMMIT}
     amended = {}
     for fact in facts.values():
         newer = facts.get(fact.superseded_by or "")
-        if fact.session_uid is None or newer is None or newer.subject_kind != AMENDMENT:
+        if (
+            fact.session_uid is None
+            or fact.session_uid not in sessions
+            or newer is None
+            or newer.subject_kind != AMENDMENT
+        ):
             continue
         said = set(map(stem, topic_words(f"{fact.text} {newer.text}")))
         # Where all that a session decided was amended, whatever finds it is about that.
@@ -139,7 +412,7 @@ def _weight(fact: Fact) -> float:
     """How well a fact explains: one with a reason best, a commit or the fix of a failed run least."""
     weight = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
     is_of_run = fact.predicate == FIXED_BY and fact.subject_kind == "error"
-    return weight - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
+    return weight - (_ASIDE if is_of_run or fact.method == COMMIT else 0.0)
 
 
 def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
@@ -152,93 +425,4 @@ def fixed_by(store: Store, path: str, event_uid: str) -> str | None:
 def find_facts(store: Store, entity: str) -> list[Fact]:
     """Everything that has this file, command, package, error or setting as its subject or object, oldest first."""
     notes = [note for note in notes_as_facts(store) if note.subject.casefold() == entity.casefold()]
-    return timeline([*map(fact_of, store.facts.select(naming=entity)), *notes])
-
-
-def audit(store: Store, redact: Callable[[str], str]) -> Audit:
-    """Measure how much of what is known is of use; `redact` takes the secrets out of a text."""
-    stored = store.facts.select(with_rejected=True)
-    facts = timeline(map(fact_of, stored))
-    said = [fact for fact in facts if fact.predicate != TOUCHES]  # a request may be made twice
-    same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in said)
-    copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]
-    superseded = [fact for fact in facts if fact.superseded_by is not None]
-    contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]
-    unsupported = [fact for fact in facts if not fact.evidence or not all(event.quote for event in fact.evidence)]
-    echoes = [fact for fact in facts if any(evidence(event.quote) != event.quote for event in fact.evidence)]
-    unfinished, pasted, (common, looked_up) = _unfinished(store, facts), _pasted(store, facts), _common(store, stored)
-    stale, checked = _stale(stored)
-    secrets = [fact for fact in facts if redact(fact.text) != fact.text]
-    unsure = [fact for fact in facts if fact.confidence < _LEAST_SURE]
-    worst = dict.fromkeys(
-        fact.fact_uid
-        for fact in [*pasted, *common, *unfinished, *unsupported, *echoes, *secrets, *contradicted, *copies, *unsure]
-    )
-    by_uid = {fact.fact_uid: fact for fact in facts}
-    return Audit(
-        facts=len(facts),
-        duplicates=sum(count - 1 for count in same.values()),
-        superseded=len(superseded),
-        contradicted=len(contradicted),
-        unsupported=len(unsupported),
-        unfinished=len(unfinished),
-        common=len(common),
-        looked_up=looked_up,
-        pasted=len(pasted),
-        echoes=len(echoes),
-        secrets=len(secrets),
-        rejected=sum(fact.verdict == "rejected" for fact in facts),
-        unsure=len(unsure),
-        stale=stale,
-        checked=checked,
-        by_method=dict(sorted(Counter(fact.method for fact in facts).items())),
-        worst=tuple(by_uid[uid] for uid in list(worst)[:_WORST]),
-    )
-
-
-def _pasted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
-    """Wishes in messages that are long, or not all words of the user's own."""
-    wishes = [fact for fact in facts if fact.predicate == PREFERS and fact.session_uid and fact.evidence]
-    messages = store.events.by_uid([fact.evidence[0].event_uid for fact in wishes])
-    said = ((fact, messages.get(fact.evidence[0].event_uid)) for fact in wishes)
-    return [fact for fact, message in said if message is not None and not is_typed(message.summary)]
-
-
-def _common(store: Store, stored: Sequence[StoredFact]) -> tuple[list[Fact], int]:
-    """Fixes of errors whose line the index finds in several results that are no errors; how many were looked up."""
-    end, common, count = monotonic() + _INDEX_SECONDS, list[Fact](), 0
-    chosen = EventFilter(choices=(Choice("kind", (TOOL_RESULT,)),), is_error=False)
-    for fact in reversed(stored):
-        if fact.predicate == FIXED_BY and fact.subject_kind == "error" and monotonic() < end:
-            line = Wanted(((Term(fact.details["headline"]),),))
-            common += [fact_of(fact)] if len(store.words.matching(line, chosen)) >= _SEVERAL else []
-            count += 1
-    return common, count
-
-
-def _unfinished(store: Store, facts: Sequence[Fact]) -> list[Fact]:
-    """Fixes after which the next run failed, as their evidence says, or the event that they cite as passed."""
-    cited = [
-        (fact, event.event_uid)
-        for fact in facts
-        if fact.predicate == FIXED_BY
-        for event in fact.evidence
-        if event.quote.startswith(PASSED)
-    ]
-    events = store.events.by_uid([uid for _, uid in cited])
-    after = [fact for fact in facts if any(event.quote.startswith(GONE) for event in fact.evidence)]
-    return [*(fact for fact, uid in cited if uid in events and events[uid].is_error), *after]
-
-
-def _stale(stored: Sequence[StoredFact]) -> tuple[int, int]:
-    """How many fixes are of files that all changed since, and of how many git told so in time, the newest first."""
-    end, stale, checked = monotonic() + _GIT_SECONDS, 0, 0
-    for fact in reversed(stored):
-        files = [step["name"] for step in fact.details.get("steps", ()) if step["kind"] == "edit"]
-        moment = rfc3339(fact.details.get("fixed_ms"))
-        if fact.predicate != FIXED_BY or not fact.cwd or not files or moment is None or monotonic() > end:
-            continue
-        changed = changed_since(fact.cwd, files, moment, seconds=max(0.1, end - monotonic()))
-        checked += changed is not None
-        stale += changed is not None and len(changed) == len(files)
-    return stale, checked
+    return with_ends([*map(fact_of, store.facts.select(naming=entity)), *notes])

@@ -1,32 +1,185 @@
-"""What was decided and preferred: first what the structure of a session shows, then what a user demands in words.
+"""What was decided, as the structure of a session shows it.
 
-Structure: answers to questions the agent asked, plans that were approved, calls refused with words, options picked by
-number, offers the user agreed to, commits, and rules written into instruction files. An agent's own "chose X because"
-is a candidate only.
+Answers to questions the agent asked, plans that were approved, calls refused with words, options picked by number,
+offers the user agreed to, commits, and rules written into instruction files.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from recollect import schema
 from recollect.agentkit.calls import FileChange
-from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened
-from recollect.knowledge.demands import asks_change, demanded, demands, reason_in
-from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Finding, Material, decided
-from recollect.knowledge.picks import GOES_ON, agreements, picks
-from recollect.knowledge.predicates import PREFERS
-from recollect.knowledge.proposals import SENTENCE_CHARS, without_code
+from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
+from recollect.knowledge.asking import relevance, topic_words
+from recollect.knowledge.demands import (
+    MESSAGE_CHARS,
+    SENTENCE_CHARS,
+    asks_change,
+    demanded,
+    demands,
+    proposal_in,
+    reason_in,
+    says_what,
+    settlements,
+    without_code,
+)
+from recollect.knowledge.facts import Finding, Material, Turn, decided, is_plan
+from recollect.knowledge.records import ANSWER, COMMIT, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
 from recollect.knowledge.runs import Change, file_changes, inside
-from recollect.knowledge.settlements import settlements
-from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import Step
 
-ANSWER, PLAN, REFUSAL = "answer", "plan", "refusal"
-COMMIT, RULE_FILE, CANDIDATE, CLAIM = "commit", "rule_file", "candidate", "claim"
+PICK, AGREEMENT = "pick", "agreement"
+_LEAST_OPTION_WORDS = 3  # of an option: less is only a heading
+_LEAST_SAME = 20  # characters of an option that tell it from others
+_MOST_BEFORE = 3  # sentences that lead a list in
+_MOST_OPTIONS = 4  # not taken: a longer list is of findings
+
+# Questions about how to go on, which decide nothing.
+GOES_ON = re.compile(
+    r"what (?:would you like|do you want|should (?:i|we)) (?:me )?to do next|\bnext\?|^ready to"
+    r"|ready to (?:implement|proceed)"
+    r"|would you like (?:me )?to (?:proceed|continue|start)|which (?:pr|issue|file)\b"
+    r"|what would you like to \w+ (?:today|first)|any (?:other|more)|anything else"
+    r"|does this (?:look|capture|plan)|proceed\?|\b(?:this|parallel|separate|new) session\)",
+    re.IGNORECASE,
+)
+_PICKED = re.compile(
+    r"(?:^|\b(?i:options?|approach|solution|number|(?<!problem )with|do|use|take|implement|tackle|think|prefer|go for"
+    r"|like|question) |#)(?i:options? |approach |#)?(?P<pick>\d|[A-D]|[a-d](?=\)|,|$))(?=[\s).,:]|$)"
+    r"(?!\s*(?i:%|more|of|files?|tests?|times|commits?|lines?|minutes?|hours?|days?|\d|-))"
+)
+_PICKED_OPTION = re.compile(r"(?i:\b(?:option|approach) )(?P<pick>\d|[A-D])\b")
+_PICKED_TOO = re.compile(r"\s*(?:,|\+|&|and)\s*(?P<pick>\d|[A-D])\b")
+_TAKES_ALL = re.compile(r"(?:all|both|any) of\b|(?:both|combination)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"\?$|\b(?:what|which|how|where|when|would|should|do) .*:$", re.IGNORECASE)
+# Questions about what there is, whose answer decides nothing.
+_DIAGNOSES = re.compile(
+    r"\bwhat (?:\w+ ){0,2}(?:leads?|led|causes?|caused|happens|happened)\b|^why (?:is|are|does|do|did)\b"
+    r"|\bwhat(?:'s| is| are) the (?:\w+ )?(?:cause|causes|problem|pain)",
+    re.IGNORECASE,
+)
+_PICKED_FIRST = re.compile(r"(?:\d|[A-Da-d])(?:,|\.| and| but)\s")
+_QUOTED_ITEM = re.compile(r"\d\. [A-Z`]")  # of a list of the agent, before a word on it
+_OPTION = re.compile(
+    r"^\s*(?:[-*|]\s+|#{1,4}\s+)?(?:\*\*)?(?P<label>option |approach )?"
+    r"(?P<name>\d|[A-D])(?:\*\*)?[.):]\s*(?:\*\*)?(?P<text>\S.{3,300})$",
+    re.M | re.I,
+)
+_AGREES = re.compile(
+    r"(?:(?:ok(?:ay)?|yes|yep|yeah|yup|ja|sure|sounds? good|great|perfect|good|agreed?|correct|exactly|please|cool"
+    r"|(?:please )?do(?: (?:it|that|this|so))?|go (?:ahead|for it)|let'?s (?:do (?:it|that|this)|go)|i agree"
+    r"|makes sense|(?:fix|implement|apply|add|make) (?:it|that|this|the change))\b[\s,.!]*)+",
+    re.IGNORECASE,
+)
+# Offers of a step, or of several things to choose from: a yes to it decides nothing.
+_OFFERS_STEP = re.compile(
+    r"\b(?:me to|should i|shall i|should we) (?:also |now |then |just |go ahead and )*(?:commit|push|open|run|check"
+    r"|look|create (?:a|the) (?:pr|pull|commit|branch|plan)|investigate|explore|continue|proceed\?|start|begin|test"
+    r"|verify|review|rebase|merge|show|explain|draft|write (?:a |the |some )?(?:\w+ )?(?:tests?|plan)|save|dig"
+    r"|fix (?:th\w+|it|them|all)\b|address|add (?:\w+ ){0,3}tests?)\b"
+    r"|\bor (?:would|do|should|shall|just|something|keep|leave|is there)\b|\b(?:committed|pushed)\b",
+    re.IGNORECASE,
+)
+
+
+def picks(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
+    """Options that the agent numbered and the user named by the number, or agreed to when the agent named one."""
+    for _, request, _, answer in _replies(material, turns):
+        said, offered = material.text(request).strip(), material.text(answer)
+        is_agreed = _AGREES.fullmatch(said) is not None
+        naming = proposal_in(offered)[0] if is_agreed else said
+        naming = naming[:SENTENCE_CHARS] if len(said) <= MESSAGE_CHARS else ""
+        picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
+        if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
+            continue
+        listed = _list_with(picked["pick"].upper(), offered)
+        question = _question_of(listed, offered)
+        if GOES_ON.search(question) or _DIAGNOSES.search(question) or any(map(GOES_ON.search, listed.values())):
+            continue
+        names = [picked["pick"].upper()]
+        if too := _PICKED_TOO.match(naming, picked.end()):
+            names.append(too["pick"].upper())
+        choice = "; ".join(_plain(listed[name]) for name in names if name in listed)
+        if not 2 <= len(listed) <= _MOST_OPTIONS + 1 or not choice or choice.endswith(("?", ":")):
+            continue
+        others = [_plain(text) for name, text in listed.items() if name not in names]
+        if _TAKES_ALL.match(choice):
+            choice, others = f"{choice}: {'; '.join(others)}", []
+        rest = "" if is_agreed else one_line(naming[picked.end() :]).strip(" ),.-")
+        asked = f", asked: “{shortened(question, 160)}”" if says_what(question) else ""
+        text = f"{shortened(choice, 240)} (picked from {len(listed)} options{asked})"
+        evidence = [(request, request.summary), (answer, choice)]
+        yield decided(
+            PICK, choice, choice, text, 0.9, evidence, alternatives=others, reason=shortened(rest, 160) or None
+        )
+
+
+def _question_of(options: Mapping[str, str], answer: str) -> str:
+    """What an answer asks before a list of options or after it: best in words that say of what."""
+    first = next(iter(options.values()), "")[:_LEAST_SAME]
+    before, _, after = without_code(answer).rpartition(first) if first else ("", "", "")
+    asked = [
+        sentence.replace("**", "")
+        for sentence in [*sentences(before)[-_MOST_BEFORE:], *sentences(after)]
+        if _QUESTION.search(sentence.strip("*_ "))
+    ]
+    return next((sentence for sentence in asked if says_what(sentence)), asked[0] if asked else "")
+
+
+def _list_with(name: str, answer: str) -> dict[str, str]:
+    """The last list of options that has this one: lists called options first, what is numbered else may explain."""
+    lists: dict[tuple[bool, bool], dict[str, str]] = {}
+    for match in _OPTION.finditer(answer):
+        number, kind = match["name"].upper(), (match["label"] is None, match["name"].isdigit())
+        if number in ("1", "A") or number in lists.get(kind, {}):
+            lists[kind] = {}
+        lists.setdefault(kind, {})[number] = _described(match["text"], answer[match.end() :])
+    return next((lists[kind] for kind in sorted(lists) if name in lists[kind]), {})
+
+
+def _described(option: str, following: str) -> str:
+    """An option with the line under it, if it is only a heading."""
+    if len(option.split()) >= _LEAST_OPTION_WORDS:
+        return option
+    line = next((line.strip(" -*") for line in following.splitlines() if line.strip(" -*")), "")
+    is_about = bool(line) and not line.endswith("?") and not re.search(r"\boption\b", line, re.IGNORECASE)
+    return f"{option.rstrip(':* ')}: {line}" if is_about and not _OPTION.match(line) else option
+
+
+def agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
+    """What the agent proposed, the user agreed to in a word or two, and the agent then changed something for."""
+    for turn, request, before, answer in _replies(material, turns):
+        said = material.text(request).strip()
+        if not _AGREES.fullmatch(said) or not any(turn.start < change.position < turn.end for change in changes):
+            continue
+        proposal, confidence = proposal_in(material.text(answer))
+        if not proposal or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
+            continue
+        topic = shortened(words.gist(before.summary), 160)
+        if "?" in before.summary:  # the user had proposed it
+            confidence = max(confidence, 0.6)
+        text = f"{proposal} (agreed, on “{topic}”)"
+        yield decided(AGREEMENT, topic, proposal, text, confidence, [(request, said), (answer, proposal)])
+
+
+def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, Step, Step, Step]]:
+    """Requests that follow an answer of the agent, with the request before and its answer."""
+    asked = [(turn, turn.request) for turn in turns if turn.request is not None]
+    for (_, before), (turn, request) in pairwise(asked):
+        answer = material.trace.answers.get(before.event_uid)
+        if answer is not None:
+            yield turn, request, before, answer
+
+
+def _plain(option: str) -> str:
+    if option.endswith("|"):  # a row of a table
+        option = option.strip("| ").replace(" | ", ": ")
+    return shortened(one_line(option.replace("**", "").replace("`", "")), 200)
+
+
 _MOST_RULES = 3
-_MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
@@ -70,20 +223,12 @@ _PROPOSES = re.compile(
 _CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
-_OWN_MEMORY = re.compile(r"(?:^|/)(?:memory|memories)/(?:[\w.-]+/)*[^/]+\.md$", re.IGNORECASE)  # an agent's own
 _RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions)/[^/]+\.md$", re.IGNORECASE)
 _NORM = re.compile(
     r"(?:[A-Z]{4,}: ?)?(?:always|never|must(?: not)?|do not|don'?t|prefer|avoid|use .{2,60} (?:instead|not|rather)"
     r"|only)\b",
     re.IGNORECASE,
 )
-_CHOSE = re.compile(
-    r"\b(?:i |we |i've |we've )?(?:decided (?:to|on|against)|chose|went with|opted (?:for|to)|settled on)\b.{4,160}"
-    r"\b(?:because|since|so that|due to|as it|instead of|rather than)\b",
-    re.IGNORECASE,
-)
-
-_CHOSE_WORDS = ("decided", "chose", "went with", "opted", "settled on")  # one of them is in all that it matches
 
 
 def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
@@ -98,7 +243,6 @@ def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Chang
         yield from settlements(material, turns)
     yield from _commits(material)
     yield from _rules(material)
-    yield from _candidates(material)
 
 
 def _answers(material: Material) -> Iterator[Finding]:
@@ -211,8 +355,10 @@ def _refusals(material: Material) -> Iterator[Finding]:
         about = _refused(material, call)
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
-        # What was refused is a step; only a rule or a choice among the words says more than what to do instead.
-        confidence = max(0.5, *map(demanded, sentences(reason)))
+        # What was refused is a step; only a rule or a choice among the words says more than what to do instead. What
+        # is chosen in place of a part of a plan may change with the next draft.
+        least = STANDING if asks_back(call) else 0.0
+        confidence = max([0.5, *(sure for sure in map(demanded, sentences(reason)) if sure >= least)])
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
 
@@ -250,9 +396,6 @@ def _rules(material: Material) -> Iterator[Finding]:
             continue
         for change in file_changes(material, edit.call):
             added = _added(change)
-            if _OWN_MEMORY.search(change.path):
-                yield from _claims(edit.call, change.path, added)
-                continue
             is_record = _RECORD.search(change.path) is not None
             if not is_record and _RULE_FILE.search(change.path) is None:
                 continue
@@ -265,32 +408,8 @@ def _rules(material: Material) -> Iterator[Finding]:
                 yield decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
 
 
-def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Finding]:
-    """What an agent wrote into its own memory: its word, not a fact."""
-    file = path.rpartition("/")[2]
-    claims = [line.lstrip("-*> ").replace("**", "").strip() for line in added if not line.startswith(("#", "---", "|"))]
-    whole = [claim for claim in claims if 24 <= len(claim) <= SENTENCE_CHARS and not claim.endswith(":")]
-    for claim in whole[:_MOST_CLAIMS]:
-        text = f"The agent noted in {file}: {claim}"
-        yield decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
-
-
 def _rule(line: str) -> str | None:
     """A line of an instruction file if it is a rule and whole."""
     text = line.lstrip("-*#> ").replace("**", "").strip()
     is_whole = 24 <= len(text) <= SENTENCE_CHARS and not text.endswith((":", ",", "`"))
     return text if is_whole and _NORM.match(text) else None
-
-
-def _candidates(material: Material) -> Iterator[Finding]:
-    for answer in material.trace.answers.values():
-        said = material.text(answer)
-        lowered = said.lower()
-        if not any(word in lowered for word in _CHOSE_WORDS):
-            continue
-        for sentence in sentences(said):
-            if len(sentence) <= SENTENCE_CHARS and _CHOSE.search(sentence):
-                text = f"The agent says: {sentence}"
-                details = {"by": "agent", "reason": reason_in(sentence)}
-                yield decided(CANDIDATE, sentence, sentence, text, 0.4, [(answer, sentence)], **details)
-                break

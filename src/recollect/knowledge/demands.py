@@ -1,16 +1,20 @@
-"""What users demand in sentences of their own: rules for every later session, and choices between two things.
+"""What users say in sentences of their own: rules for every later session, choices between two things, and what was
+settled in talk.
 
 An order of one thing, now, is neither, whatever its words: "skip the big image" says nothing of how things should be.
-What a user pasted is not the user's own.
+What a user pasted is not the user's own. Only exchanges in which the agent called nothing are talk: a recap after work
+says what was done, not what was decided. A decision that says it amends an earlier one takes its place
+(`knowledge.asking`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from recollect.distill import one_line, sentences, shortened
-from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Finding, Material
-from recollect.knowledge.predicates import PREFERS, STANDING
+from recollect.distill import CALLS, one_line, sentences, shortened
+from recollect.knowledge.facts import TEXT_CHARS, Finding, Material, Turn, is_plan
+from recollect.knowledge.records import DECIDED, PREFERS, STANDING
+from recollect.store import AMENDMENT, Step
 
 DEMAND = "demand"
 MESSAGE_CHARS = 900  # of a message that somebody types; a longer one is mostly pasted
@@ -152,6 +156,36 @@ _DROPS = re.compile(
 _DROP_CHARS = 120
 _STATES = re.compile(r"^(?:we|it|that|this|the|they|our|otherwise|because|i)\b", re.IGNORECASE)
 _REASON_CHARS = 200
+SENTENCE_CHARS = 240
+_MOST_ENDING = 8  # sentences of an answer that may propose something
+_LEAST_ASKED = 3  # words of a question that says what it is about
+_LEAST_OFFERED = 60  # characters before an offer
+_CODE = re.compile(r"^\s*```.*?^\s*```", re.DOTALL | re.MULTILINE)
+_OFFERS = re.compile(
+    r"\b(?:want me to|should i|shall i|would you like me to|should we|shall we|i(?:'d| would) (?:suggest|recommend|go)"
+    r"|you (?:can|could) (?:safely )?\w+|would you like|we (?:could|can|should))\b",
+    re.IGNORECASE,
+)
+# An offer that says nothing by itself, and a sentence before it that says what is offered.
+_BARE_OFFER = re.compile(
+    r"\b(?:me to|should i|shall i|should we|shall we) (?:go ahead(?: and)?|proceed\b.*|\w+ (?:(?:this|that|it"
+    r"|these|those"
+    r"|them|the (?:change|fix|refactor(?:ing)?|cleanup|implementation))\b(?: \w+)?))\W*(?:\?|$)"
+    r"|\bme to (?:go ahead and )?\w+ (?:this|that|it|the (?:fix|change))\b[\w ]{0,24}\?",
+    re.IGNORECASE,
+)
+_PROPOSING = re.compile(
+    r"^(?:add|remove|replace|use|move|rename|make|keep|change|update|delete|drop|extract|merge|split|consolidate|switch"
+    r"|simplest|the (?:fix|simplest|cleanest|best)\b)|\b(?:could|can|should|would|i'd|i would|just need to"
+    r"|needs? to)\b",
+    re.IGNORECASE,
+)
+_FILLED = re.compile(
+    r"`[^`]+`|\b(?!(?:what|which|how|do|does|did|you|we|i|me|to|the|it|this|that|or|a|is|are"
+    r"|would|should|approach|option|options|prefer|think|like|want|of|these|those|them|any|dig|into|resolved|go|ahead"
+    r"|now|proceed|continue|something|specific|there|else|in|on|for|and|not|be|have|else|your)\b)\w{2,}",
+    re.IGNORECASE,
+)
 
 
 def demands(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
@@ -260,3 +294,176 @@ def _following_reason(said: Sequence[str], place: int) -> str | None:
     following = said[place + 1] if place + 1 < len(said) else ""
     is_statement = _STATES.match(following) is not None and not following.endswith("?") and not demanded(following)
     return following.rstrip(". ") if is_statement and len(following) <= _REASON_CHARS else None
+
+
+RECAP, CORRECTION = "recap", "correction"
+_MOST_CORRECTION = 700  # characters of a message that corrects a proposal
+_MOST_AMENDMENT = 320
+_LEAST_SAID = 8
+_AGREES_CHARS = 160
+
+_LEAD_IN = r"[*_#> ]*(?:(?:ok(?:ay)?|understood|great|perfect|right|so|good|yes|got it)\b[\s,.!:—–-]*)*"
+# "Settled: …", "Final wave policy: …", "Amended rule, superseding …: …".
+_RECAP = re.compile(
+    rf"^{_LEAD_IN}(?:settled|final(?:i[sz]ed)?\b(?! answer)|amend(?:ed|ing)|agreed|decided|decision|locked in"
+    r"|(?:full |final )?recap|to (?:recap|be explicit about)|the (?:rule|policy|contract) (?:is|becomes))"
+    r"(?P<what>(?:[^:\n]|::|:(?=\S)){0,140}):\s+(?P<said>\S.{30,})",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LEFT_OUT = re.compile(r"^(?:(?:rule|then|in full|of|the|superseding [^,]+)\b[ ,]*|[ ,]+)+", re.IGNORECASE)
+_AGREES = re.compile(
+    r"(?:right|exactly|yes|yep|correct|agreed|perfect|good|great)?\b[\s,.!—–-]*"
+    r"(?:(?:that'?s|this is) (?:it|the (?:one|rule|policy|plan|spec|contract)|what (?:i|we) want\w*"
+    r"|exactly (?:it|right))\b.*"
+    r"|leave it (?:at|as|like) .{1,40}|ship it\W*|go with (?:it|that)\W*|lock it in\W*"
+    r"|[\w -]{1,40} (?:is|are|stays?|goes) (?:the |an? )?(?:exceptions?|rules?|default|policy)\W*)",
+    re.IGNORECASE,
+)
+_CORRECTS = re.compile(r"(?:no|almost|careful|not quite|nope)\b\s?(?:[—–:,.]|-+ )", re.IGNORECASE)
+# How a sentence says how things are to be.
+_NORMS = re.compile(
+    r"\b(?:should|must|has to|have to|needs? to|only|never|always|unless|exactly|at most|at least|keeps?|stays?|cap"
+    r"|drop|instead|before|after|first|counts? as|is not|isn't|are not|aren't|don't|doesn't|not)\b",
+    re.IGNORECASE,
+)
+_SETS = re.compile(r"\b(?:from now on|instead|at most|at least|exactly)\b", re.IGNORECASE)
+_RULES = re.compile(
+    r"\b(?:should(?: be)?|must|exactly|only|unless|never|always|at most|at least|capped|now (?:handles|caps))\b", re.I
+)
+_AMENDS = re.compile(
+    r"(?<!-)\bamend(?:ment|ing|ed|s)?\b|\bsupersed\w+|\b(?:updates?|changes?|revision) to (?:the|our|what) .{3,60}?"
+    r"\b(?:polic\w+|rules?|decision|we (?:settled|agreed|decided))"
+    r"|\bthe (?:old|earlier|previous|original) (?:rule|policy|cap|limit|decision)\b|\bno longer (?:holds|applies)\b"
+    r"|\b(?:replaces|overrides|revis(?:es|ing)) (?:the|our|what)\b|修订|更正之前|変更します",
+    re.IGNORECASE,
+)
+
+
+def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
+    """The decisions of a session's talk, the last recap in place of those before it."""
+    asked = [turn for turn in turns if turn.request is not None]
+    amends, recap = False, None
+    for turn, following in zip(asked, [*asked[1:], None], strict=False):
+        assert turn.request is not None
+        amends = amends or _AMENDS.search(material.text(turn.request)[:_MOST_CORRECTION]) is not None
+        answer = material.trace.answers.get(turn.request.event_uid)
+        if answer is None or _has_worked(turn):
+            continue
+        said = without_code(material.text(answer))
+        reply = "" if following is None or following.request is None else material.text(following.request).strip()
+        is_agreed = len(reply) <= _AGREES_CHARS and _AGREES.match(reply) is not None
+        found = _recap_in(said) or (_rule_in(said) if is_agreed else "")
+        if found and not _CORRECTS.match(reply):
+            amends = amends or _AMENDS.search(said) is not None
+            evidence = [(answer, shortened(found, SENTENCE_CHARS))]
+            evidence += [(following.request, reply)] if is_agreed and following and following.request else []
+            by, confidence = ("user", 0.9) if is_agreed else ("agent", 0.8)
+            recap = _settled(RECAP, found, confidence, evidence, amends=amends, by=by)
+    if recap is not None:
+        yield recap
+        return
+    corrections = [
+        one for before, turn in pairwise(asked) for one in _correction(material, before, turn, amends=amends)
+    ]
+    yield from corrections or _amendments(material, asked)
+
+
+def _has_worked(turn: Turn) -> bool:
+    return any(step.kind in CALLS for step in turn.steps)
+
+
+def _recap_in(said: str) -> str:
+    """What an answer recaps, in one line; empty if it recaps nothing."""
+    matches = list(_RECAP.finditer(said))
+    if not matches:
+        return ""
+    what = _LEFT_OUT.sub("", one_line(matches[-1]["what"]))
+    return shortened(f"{what}: {matches[-1]['said']}" if what[:1].isalpha() else matches[-1]["said"], TEXT_CHARS)
+
+
+def _rule_in(said: str) -> str:
+    """The sentence of an answer that says most clearly how things are to be."""
+    spoken = [sentence.replace("**", "") for sentence in sentences(said) if not sentence.endswith(("?", ":"))]
+    best = max(spoken, key=lambda sentence: len(_RULES.findall(sentence)), default="")
+    return shortened(re.sub(rf"^{_LEAD_IN}", "", best, flags=re.I), TEXT_CHARS) if _RULES.search(best) else ""
+
+
+def _amendments(material: Material, asked: Sequence[Turn]) -> Iterator[Finding]:
+    """What a user says takes the place of something settled earlier."""
+    for turn in asked:
+        said = material.text(turn.request) if turn.request is not None else ""
+        message = one_line(said) if len(said) <= _MOST_AMENDMENT else ""
+        match = _AMENDS.search(message)
+        if turn.request is None or match is None or match[0].lower().startswith("amend"):  # amending is of commits, too
+            continue
+        if is_typed(message) and _SETS.search(message) and message[-1] != "?":
+            yield _settled(CORRECTION, message, 0.75, [(turn.request, message)], by="user", amends=True)
+
+
+def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -> Iterator[Finding]:
+    """A user's "No — …" to what the agent proposed."""
+    assert before.request is not None and turn.request is not None
+    answer = material.trace.answers.get(before.request.event_uid)
+    message = material.text(turn.request).strip()
+    corrects = _CORRECTS.match(message)
+    if answer is None or corrects is None or len(message) > _MOST_CORRECTION or _has_worked(before):
+        return
+    said = sentences(message[corrects.end() :])
+    text = shortened(one_line(" ".join(said[:2])), TEXT_CHARS)
+    if not said or said[0].endswith("?") or not is_clear(said[0]):
+        return
+    if len(text.split()) < _LEAST_SAID or not _NORMS.search(text):
+        return
+    if not amends and any(map(demanded, sentences(message))):
+        return  # it is found as a wish
+    proposal, _ = proposal_in(material.text(answer))
+    evidence = [(turn.request, message), (answer, proposal or answer.summary)]
+    yield _settled(CORRECTION, text, 0.65, evidence, by="user", amends=amends, reason=reason_in(message))
+
+
+def _settled(
+    rule: str,
+    text: str,
+    confidence: float,
+    evidence: Sequence[tuple[Step, str]],
+    *,
+    amends: bool,
+    by: str,
+    reason: str | None = None,
+) -> Finding:
+    kind = AMENDMENT if amends else "decision"
+    details = {"by": by, "alternatives": list[str](), "reason": reason}
+    return Finding(rule, DECIDED, (kind, text), ("choice", text), text, confidence, evidence, details)
+
+
+def says_what(question: str) -> bool:
+    return len(_FILLED.findall(question)) >= _LEAST_ASKED
+
+
+def without_code(text: str) -> str:
+    return _CODE.sub("\n", text)
+
+
+def _ending(answer: str) -> list[str]:
+    return [sentence.replace("**", "") for sentence in sentences(without_code(answer))[-_MOST_ENDING:]]
+
+
+def proposal_in(answer: str) -> tuple[str, float]:
+    """What an answer offers last, and how sure it is what that means; nothing if it only explains.
+
+    "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
+    guess.
+    """
+    ended = _ending(answer)
+    last = max((index for index, sentence in enumerate(ended) if _OFFERS.search(sentence)), default=None)
+    if last is None:
+        return "", 0.0
+    offer = ended[last]
+    if not _BARE_OFFER.search(offer):
+        return shortened(offer, SENTENCE_CHARS), 0.85
+    near = range(max(0, last - 2), last)
+    start = max((index for index in near if _PROPOSING.search(ended[index])), default=max(0, last - 1))
+    confidence = 0.85 if _PROPOSING.search(ended[start]) else 0.55
+    while start > 0 and (len(" ".join(ended[start:last])) < _LEAST_OFFERED or ended[start].startswith("This ")):
+        start -= 1
+    return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS), confidence

@@ -1,5 +1,6 @@
-"""What a rule finds in a session, and how it becomes a fact: with its evidence, or not at all."""
+"""What a rule reads of a session, exchange by exchange, and how what it finds becomes a fact: with its evidence."""
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -8,8 +9,10 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
+from recollect import schema
 from recollect.distill import PAUSE_MS, Payloads, Subject, Trace, payload_text, shortened, weighed
-from recollect.knowledge.predicates import DECIDED, FIXED_BY, HAS_VALUE, PREFERS, SURE, TOUCHES, fact_uid
+from recollect.kinds import HANDED_PLAN
+from recollect.knowledge.records import DECIDED, FIXED_BY, HAS_VALUE, PREFERS, SURE, TOUCHES, fact_uid
 from recollect.store import FactRow, Response, Step
 from recollect.text import evidence
 
@@ -29,6 +32,7 @@ class Material:
     trace: Trace
     payloads: Payloads
     responses: Sequence[Response]
+    _texts: dict[bytes, str] = field(default_factory=dict)
 
     @cached_property
     def spending(self) -> "Spending":
@@ -36,7 +40,11 @@ class Material:
 
     def text(self, step: Step) -> str:
         """All that an event says, or its summary, without what an earlier recall put into it."""
-        return evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+        text = self._texts.get(step.event_uid)
+        if text is None:
+            text = evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+            self._texts[step.event_uid] = text
+        return text
 
     def active_ms(self, start: int, end: int) -> int:
         """The working time from one step to another: a long silence is none."""
@@ -159,3 +167,43 @@ def _row(finding: Finding, uid: str, began_ms: int | None) -> FactRow:
         details=dict(finding.details),
         evidence=cited,
     )
+
+
+_PLAN_REQUEST = re.compile(r"implement (?:the following|this) plan\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A request with everything until the next one. The first may have none."""
+
+    request: Step | None
+    start: int
+    end: int
+    steps: Sequence[Step]
+    uids: frozenset[bytes]
+
+    def has(self, step: Step) -> bool:
+        return step.event_uid in self.uids
+
+    @property
+    def was_stopped(self) -> bool:
+        return any(step.kind == schema.HUMAN_INTERVENTION for step in self.steps[-2:])
+
+
+def is_plan(material: Material, request: Step) -> bool:
+    """Whether a request hands the agent a plan, which another agent wrote, to implement."""
+    is_likely = request.summary.startswith(HANDED_PLAN) or _PLAN_REQUEST.match(request.summary) is not None
+    return is_likely and _PLAN_REQUEST.match(material.text(request).lstrip()) is not None
+
+
+def turns_of(trace: Trace) -> list[Turn]:
+    """The exchanges of a session, in order."""
+    requests = {step.event_uid for step in trace.requests}
+    starts = [position for position, step in enumerate(trace.steps) if step.event_uid in requests]
+    bounds = [*([] if starts[:1] == [0] else [0]), *starts, len(trace.steps)]
+    turns = []
+    for start, end in pairwise(bounds):
+        steps = trace.steps[start:end]
+        first = steps[0] if steps and steps[0].event_uid in requests else None
+        turns.append(Turn(first, start, end, steps, frozenset(step.event_uid for step in steps)))
+    return turns

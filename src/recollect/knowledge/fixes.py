@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from recollect.clock import rfc3339
-from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
-from recollect.knowledge.records import Evidence, Fix, FixStep
+from recollect.knowledge.asking import fulltext_query, has_word, relevance, topic_words
+from recollect.knowledge.records import FAILS_WITH, FIXED_BY, SURE, Evidence, Fix, FixStep, judged
 from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signatures_in
-from recollect.knowledge.topics import fulltext_query, has_word, relevance, topic_words
 from recollect.sessions import changed_since
 from recollect.store import Store, StoredFact
 from recollect.text import plural

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from recollect.distill import shortened
-from recollect.knowledge.blocks import Block
-from recollect.knowledge.runs import Change
+from recollect.knowledge.asking import has_word
+from recollect.knowledge.runs import Block, Change
 from recollect.knowledge.signature import place_of
-from recollect.knowledge.topics import has_word
 from recollect.text import ELLIPSIS
 
 # Names of code, as messages write them: in quotes, after a dot or the word for what it is, or with an underscore or a

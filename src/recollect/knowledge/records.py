@@ -1,9 +1,43 @@
-"""What is known, as it is given back: facts with their evidence, fixes, decisions, workflows, repeats."""
+"""What is known, as it is given back: what facts say and how sure they are, and the facts, fixes, workflows and repeats
+themselves. Notes by hand are read here."""
 
+import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
 
-from recollect.clock import AsDatetime
-from recollect.knowledge.predicates import PREFERS
+import orjson
+
+from recollect.clock import AsDatetime, now_ms
+from recollect.store import PINNED, PROMOTED, Note
+
+CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requires", "conflicts_with"
+PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
+# How a decision was found.
+ANSWER, PLAN, REFUSAL = "answer", "plan", "refusal"
+COMMIT, RULE_FILE = "commit", "rule_file"
+FOLLOWS = "follows"  # of steps in a workflow: made of exchanges when it is asked for
+PREDICATES = (
+    CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
+)  # fmt: skip
+SURE = 0.99
+GONE = "the error was gone in the next run, which failed otherwise"
+PASSED = "then passed: "  # and the command: the receipt of a fix
+STANDING = 0.8  # how sure a rule is that a user states for all that follows
+LEAST_CONFIDENCE = 0.6  # of what is shown unasked
+
+
+def fact_uid(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def judged(confidence: float, verdict: str | None) -> float:
+    """How sure a fact is with what the user said of it."""
+    return SURE if verdict in (PROMOTED, PINNED) else confidence
+
 
 _ON_A_QUESTION = "on “"
 _SAME_CHARS = 30  # a session may begin with the wish
@@ -81,19 +115,19 @@ class Fact:
     confidence: float
     method: str
     valid_at: str | None
-    invalid_at: str | None
-    recorded_at: str
-    superseded_by: str | None
-    session_uid: str | None
-    agent: str | None
-    repo: str | None
-    title: str | None
-    by: str
-    choice: str | None
-    alternatives: tuple[str, ...]
-    reason: str | None
-    verdict: str | None
-    evidence: tuple[Evidence, ...]
+    invalid_at: str | None = None
+    recorded_at: str = ""
+    superseded_by: str | None = None
+    session_uid: str | None = None
+    agent: str | None = None
+    repo: str | None = None
+    title: str | None = None
+    by: str = "agent"
+    choice: str | None = None
+    alternatives: tuple[str, ...] = ()
+    reason: str | None = None
+    verdict: str | None = None
+    evidence: tuple[Evidence, ...] = ()
     until_then: str | None = None
 
     valid = AsDatetime("valid_at")
@@ -216,8 +250,8 @@ class Workflows:
 class Route:
     """How an exchange reached a goal: what was edited and run, in order, and what failed on the way.
 
-    `is_confirmed` if tests or the user's next words say so; else the agent's answer alone does. Of a session whose
-    events were dropped, `steps` are only the names of tools and commands.
+    `is_confirmed` if tests or the user's next words say so; else the agent's answer alone does. Of an `evicted`
+    session, `steps` are only the names of tools and commands.
     """
 
     goal: str
@@ -231,6 +265,7 @@ class Route:
     active_s: int
     usd: float | None
     request_uid: str
+    evicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +300,75 @@ class Rehearsal:
     seconds: int
     tokens: int
     usd: float
+
+
+_HEADING = re.compile(r"^#{1,6}\s+(?P<title>.+)$")
+_ITEM = re.compile(r"^\s*[-*]\s+(?P<text>\S.+)$")
+_DATED = re.compile(r"^(?P<date>\d{4}-\d\d-\d\d)[:,]?\s+(?P<rest>.+)$")
+_TOPIC = re.compile(r"^\*\*(?P<topic>[^*]{2,60})\*\*:?\s+(?P<rest>.+)$|^(?P<plain>[A-Z][\w /-]{2,40}): (?P<after>.+)$")
+
+
+def make_note(
+    text: str,
+    topic: str,
+    repo: str | None,
+    origin: str,
+    group: str,
+    *,
+    since_ms: int | None = None,
+    number: int = 0,
+    reason: str | None = None,
+) -> Note:
+    """A note; its id depends on what it says and how many came before it, so that the same one is kept once."""
+    at_ms = now_ms()
+    uid = fact_uid("note", origin, group, repo or "", topic, text, str(since_ms or number))
+    return Note(uid, group, repo, origin, topic or text[:120], text, reason, since_ms or at_ms, at_ms)
+
+
+def parse_notes(content: str, origin: str, repo: str | None, group: str) -> list[Note]:
+    """The decisions of a file: a JSON list, or the items and record headings of a Markdown file."""
+    if content.lstrip().startswith("["):
+        return [
+            make_note(
+                item["text"], str(item.get("topic") or ""), repo, origin, group, since_ms=_date_ms(item.get("date"))
+            )
+            for item in _objects(content)
+        ]
+    return [make_note(text, topic, repo, origin, group, since_ms=since_ms) for text, topic, since_ms in _items(content)]
+
+
+def _objects(content: str) -> list[dict[str, Any]]:
+    try:
+        listed = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return []
+    return [item for item in listed if isinstance(item, dict) and isinstance(item.get("text"), str)]
+
+
+def _date_ms(date: Any) -> int | None:
+    try:
+        return round(datetime.fromisoformat(f"{str(date)[:10]}T00:00:00+00:00").timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def _items(content: str) -> Iterator[tuple[str, str, int | None]]:
+    """List items, each with its topic if it begins with one, and its date.
+
+    The heading above is the topic of the only item below it; a topic has one decision at a time.
+    """
+    listed: list[tuple[int, str, str]] = []  # the line of the heading, its title, the item
+    number, above = 0, ""
+    for line_number, line in enumerate(content.splitlines()):
+        if heading := _HEADING.match(line):
+            number, above = line_number, heading["title"].strip()
+        elif item := _ITEM.match(line):
+            listed.append((number, above, item["text"].strip()))
+    counts = Counter(number for number, _, _ in listed)
+    for number, title, text in listed:
+        since_ms, topic = None, title if counts[number] == 1 else ""
+        if dated := _DATED.match(text):
+            text, since_ms = dated["rest"], _date_ms(dated["date"])
+        if named := _TOPIC.match(text):
+            topic, text = named["topic"] or named["plain"], named["rest"] or named["after"]
+        yield text, topic, since_ms

@@ -5,6 +5,7 @@ output asks for: all of them take ten milliseconds.
 """
 
 import re
+from functools import lru_cache
 
 
 class _Compiled:
@@ -27,6 +28,7 @@ def _pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
 MOST_CHARS = 160
 _READ_CHARS = 40_000  # of an output, from each end
 _MOST_LINES = 400
+_SAME_LINES, _SAME_TEXTS = 1_024, 4  # asked about more than once while one session is read
 
 _ANSI = _pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 # What stands before a line and says nothing of the error: times, task names of runners, marks of compilers and tests.
@@ -210,6 +212,7 @@ def place_of(line: str) -> tuple[str, int, str] | None:
     return (place["file"].replace("\\", "/"), int(place["line"]), line[place.end() :]) if place else None
 
 
+@lru_cache(_SAME_LINES)
 def fingerprint(line: str) -> str:
     """A line without what differs from one time to the next, unless nothing else is in it."""
     place = _PLACE.match(line)
@@ -304,6 +307,7 @@ def _test_signature(name: str) -> str:
     return f"{_TEST}{name}"[:MOST_CHARS].strip(" .:;,")
 
 
+@lru_cache(_SAME_TEXTS)
 def _lines(text: str) -> list[str]:
     if len(text) > 2 * _READ_CHARS:
         text = f"{text[:_READ_CHARS]}\n{text[-_READ_CHARS:]}"
@@ -330,6 +334,7 @@ def _best(lines: list[str]) -> str:
     return best
 
 
+@lru_cache(_SAME_LINES)
 def _weight(line: str) -> int:
     if len(line) < 6:
         return 0

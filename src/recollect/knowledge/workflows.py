@@ -10,12 +10,10 @@ from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
 from recollect.kinds import KIND_FAMILY, SessionKey
-from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import Material
-from recollect.knowledge.predicates import FOLLOWS, fact_uid
-from recollect.knowledge.records import Evidence, Fact, FailingCommand, Route, Workflow
+from recollect.knowledge.asking import relevance, topic_words
+from recollect.knowledge.facts import Material, Turn
+from recollect.knowledge.records import FOLLOWS, Evidence, Fact, FailingCommand, Route, Workflow, fact_uid
 from recollect.knowledge.runs import Run
-from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import ExchangeRow, SessionFilter, StatRow, Step, Store
 from recollect.text import ELLIPSIS, plural
 
@@ -156,18 +154,9 @@ def _follows(later: str, earlier: str, flow: Workflow, at: str | None) -> Fact:
         confidence=flow.success_rate if flow.success_rate is not None else _LEAST_SURE,
         method="workflow",
         valid_at=at,
-        invalid_at=None,
         recorded_at=at or "",
-        superseded_by=None,
         session_uid=flow.session_uid,
         agent=flow.agents[0],
-        repo=None,
-        title=None,
-        by="agent",
-        choice=None,
-        alternatives=(),
-        reason=None,
-        verdict=None,
         evidence=(Evidence(flow.event_uid, text, flow.session_uid),),
     )
 
@@ -294,6 +283,7 @@ def _route(store: Store, one: ExchangeRow) -> Route | None:
         active_s=one.active_ms // 1000,
         usd=one.usd,
         request_uid=one.request_uid,
+        evicted=position is None,
     )
 
 

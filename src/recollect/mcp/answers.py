@@ -125,7 +125,8 @@ def discussed(exchange: Discussion) -> Recalled:
         ("user replied", exchange.reply),
     )
     lines = [f"{what}: {cut_short(text, _TEXT_CHARS)}" for what, text in parts if text]
-    heading = f"discussed in session {exchange.session_uid} · evidence: event {exchange.event_uid}"
+    source = "only its digest is left" if exchange.evicted else f"evidence: event {exchange.event_uid}"
+    heading = f"discussed in session {exchange.session_uid} · {source}"
     return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(exchange.at), exchange.repo)
 
 
@@ -174,6 +175,7 @@ def recall_workflows(call: Call, goal: str = "", everywhere: bool = False, curso
 
 def _route(route: "Route") -> Recalled:
     heading = f"session {route.session_uid} · {number(route.tokens)} tokens · {duration(route.active_s)} of work"
+    heading += " · only the names of its steps are left" if route.evicted else ""
     lines = [f"goal: {cut_short(route.goal, _TEXT_CHARS)}", f"steps: {' → '.join(route.steps)}"]
     return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(route.at), route.repo)
 

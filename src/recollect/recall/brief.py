@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import now_ms, rfc3339
+from recollect.clock import rfc3339
 from recollect.files import replace_file
 from recollect.home import PREPARED_NAME
 from recollect.kinds import HANDED_PLAN, SessionKey
-from recollect.recall.fence import TOOL, USER
+from recollect.recall.fence import USER
 from recollect.recall.prepared import brief_path
 from recollect.sessions import has_subject
-from recollect.store import MAIN_GROUP, SessionFilter, SessionHeader, Span, Store
+from recollect.store import MAIN_GROUP, SessionFilter, SessionHeader, Store
 from recollect.text import cut_short, plural
 
 _SESSIONS = 3
@@ -29,9 +29,6 @@ _UNANSWERED_CHARS = 160
 _LEFT_AS = {None: "unanswered", "failed": "failed", "not finished": "unfinished", "interrupted": ""}
 _SAME_CHARS = 30  # letters that two requests begin with if they ask the same
 _MOST_DECISIONS, _DECISION_CHARS = 4, 260
-_MOST_WARNINGS = 3
-_LEAST_FAILURES, _LEAST_RATE = 4, 0.7  # of a command that is worth a warning
-_WARNING_MS = 30 * 86_400_000
 
 
 def write_briefs(store: Store, changed: Collection[SessionKey], decided: Callable[[str], Sequence[str]]) -> None:
@@ -75,7 +72,7 @@ def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str
     for session, digest, after in zip(sessions[1:], digests[1:], digests, strict=False):
         if not _takes_over(after):
             records += _open(session, digest, said)
-    return [*records, *_warnings(store, criteria)]
+    return records
 
 
 def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
@@ -138,17 +135,6 @@ def _open(session: SessionHeader, digest: dict[str, Any], said: set[str]) -> Ite
 def _key(text: str) -> str:
     """By what a request is known when it is made again, in other words at its end at most."""
     return "".join(filter(str.isalnum, text.lower()))[:_SAME_CHARS]
-
-
-def _warnings(store: Store, criteria: SessionFilter) -> Iterator[dict[str, Any]]:
-    """Commands that mostly failed here in the last 30 days."""
-    rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
-    bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]
-    worst = sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]
-    commands = ", ".join(f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times" for row in worst)
-    if commands:
-        heading = f"Commands here in the last 30 days: {commands}."
-        yield {"origin": TOOL, "heading": heading, "text": "", "at_ms": None, "repo": None}
 
 
 def _record(heading: str, text: str, session: SessionHeader) -> dict[str, Any]:

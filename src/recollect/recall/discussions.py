@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from operator import itemgetter
 
 from recollect.clock import AsDatetime
-from recollect.distill import one_line, sentences
+from recollect.distill import one_line, parse_digest, sentences
 from recollect.kinds import (
     ASSISTANT_MSG,
     COMPLETION,
@@ -17,6 +18,7 @@ from recollect.kinds import (
     TOOL_RESULT,
     USER_MSG,
     WARM_UP,
+    SessionKey,
 )
 from recollect.recall.answers import Match, SessionHit
 from recollect.recall.filters import Filters
@@ -46,7 +48,8 @@ class Discussion:
 
     `reply` is what the user said to a question or an offer at the end; `next_steps` are the calls that followed where
     the topic was printed, as an error is. `seq` and `event_uid` are of the event that
-    matches best: `recollect show SESSION --at SEQ` opens it.
+    matches best: `recollect show SESSION --at SEQ` opens it. Of an `evicted` session only the digest is left: the
+    request and the answer are those it quotes.
     """
 
     session_uid: str
@@ -61,6 +64,7 @@ class Discussion:
     seq: int
     event_uid: str
     score: float
+    evicted: bool = False
 
     discussed = AsDatetime("at")
 
@@ -99,7 +103,41 @@ def find_discussions(
         if len(asked & _words_of(exchange)) >= least
         or (is_error and _letters(line) in _letters(passages.text(events[exchange[0][0].event_uid])))
     ]
-    return [_discussion(passages, events, exchange) for exchange in near[:limit]]
+    found = [_discussion(passages, events, exchange) for exchange in near[:limit]]
+    if len(found) < limit and not is_error:
+        whole = search(store, f"{' '.join(words)} -class:{WARM_UP}", options).hits
+        found += filter(None, (_digested(store, hit, asked) for hit in whole if hit.evicted))
+    return found[:limit]
+
+
+def _digested(store: Store, hit: SessionHit, asked: Collection[str]) -> Discussion | None:
+    """What the digest of an evicted session says of a topic; None if it has too few of the words."""
+    key = SessionKey(hit.agent, hit.session_uid.partition(":")[2])
+    raw = store.digests.text(key)
+    if raw is None:
+        return None
+    digest = parse_digest(raw.encode())
+    texts = [request.text for request in digest.requests]
+    texts += [digest.final_answer.text] if digest.final_answer else []
+    shared = [sum(word in _letters(folded(text)) for word in asked) for text in texts]
+    if not digest.requests or max(shared) < _LEAST_OF_TOPIC * len(asked):
+        return None
+    request = max(zip(shared, digest.requests, strict=False), key=itemgetter(0))[1]
+    return Discussion(
+        session_uid=hit.session_uid,
+        agent=hit.agent,
+        repo=hit.repo,
+        title=hit.title,
+        at=hit.started_at,
+        request=cut_short(one_line(request.text), _PASSAGE_CHARS),
+        answer=cut_short(one_line(digest.final_answer.text), _PASSAGE_CHARS) if digest.final_answer else None,
+        reply=None,
+        next_steps=(),
+        seq=0,
+        event_uid=request.event_uid,
+        score=round(hit.score, 2),
+        evicted=True,
+    )
 
 
 def _words_of(exchange: Sequence[tuple[Match, SessionHit]]) -> set[str]:

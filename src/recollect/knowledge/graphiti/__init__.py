@@ -7,14 +7,21 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.knowledge.graphiti.budget import TokenMeter
-    from recollect.knowledge.graphiti.client import make_graphiti, open_graph
-    from recollect.knowledge.graphiti.episodes import EpisodesPushed, drop_sagas, push_episodes, pushed_names
-    from recollect.knowledge.graphiti.facts import FactsPushed, push_facts
+    from recollect.knowledge.graphiti.client import (
+        EpisodesPushed,
+        FactsPushed,
+        drop_sagas,
+        make_graphiti,
+        open_graph,
+        push_episodes,
+        push_facts,
+        pushed_names,
+    )
     from recollect.knowledge.graphiti.plan import (
         RULES,
         Episode,
         Forecast,
+        TokenMeter,
         facts_by_group,
         iter_episodes,
         make_forecast,

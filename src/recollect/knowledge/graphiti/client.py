@@ -1,15 +1,22 @@
-"""The graph database and the model, as Graphiti is given them. Needs the extra `graphiti`."""
+"""The graph database and the model, as Graphiti is given them, and what is pushed. Needs the extra `graphiti`.
+
+Facts are nodes and edges, in bulk and without a model. Exchanges are episodes, of which the user's model makes entities
+and facts. The graph itself says how far a push came: an episode is done once its session's saga holds it, which is the
+last thing that is written of it. One that is there without its saga was interrupted, is removed, and pushed again.
+"""
 
 import logging
 import math
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from uuid import NAMESPACE_URL, uuid5
 
 import orjson
 from graphiti_core import Graphiti
@@ -17,17 +24,24 @@ from graphiti_core.cross_encoder.client import CrossEncoderClient
 from graphiti_core.driver.falkordb import STOPWORDS
 from graphiti_core.driver.falkordb_driver import FalkorDriver
 from graphiti_core.driver.neo4j_driver import Neo4jDriver
+from graphiti_core.edges import EntityEdge
 from graphiti_core.embedder import EmbedderClient, OpenAIEmbedder, OpenAIEmbedderConfig
 from graphiti_core.embedder.client import EMBEDDING_DIM
 from graphiti_core.llm_client import LLMConfig
+from graphiti_core.llm_client.errors import EmptyResponseError, RateLimitError, RefusalError
 from graphiti_core.llm_client.openai_generic_client import OpenAIGenericClient
+from graphiti_core.nodes import EntityNode, EpisodeType
+from graphiti_core.utils.bulk_utils import add_nodes_and_edges_bulk
 from neo4j.exceptions import DriverError, Neo4jError
-from openai import APIStatusError, AsyncOpenAI
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 from redis.exceptions import RedisError
 
+from recollect.clock import as_datetime
 from recollect.errors import RecollectError
-from recollect.knowledge.graphiti.budget import TokenMeter
+from recollect.knowledge.graphiti.plan import BudgetReached, Episode, TokenMeter
 from recollect.knowledge.graphiti.settings import FALKORDB_SCHEMES, GraphitiSettings
+from recollect.knowledge.records import Fact
+from recollect.text import Progress
 
 _ANSWER_TOKENS = 4_096  # of one call at most
 _NAMED = {"extracted_entities": ("name",), "edges": ("source_entity_name", "target_entity_name")}
@@ -162,3 +176,221 @@ class _NoReranker(CrossEncoderClient):  # type: ignore[misc]
 
     async def rank(self, query: str, passages: list[str]) -> list[tuple[str, float]]:
         return [(passage, 1.0) for passage in passages]
+
+
+_PREVIOUS = 2  # episodes of the same session that a model is shown
+_SAGAS = (
+    "MATCH (s:Saga)-[:HAS_EPISODE]->(e:Episodic) WHERE s.group_id = $group_id"
+    " RETURN s.name AS saga, e.name AS name, e.uuid AS uuid ORDER BY e.valid_at"
+)
+_UNFINISHED = (
+    "MATCH (e:Episodic) WHERE e.group_id = $group_id OPTIONAL MATCH (s:Saga)-[r:HAS_EPISODE]->(e)"
+    " WITH e, count(r) AS sagas WHERE sagas = 0 RETURN e.name AS name, e.uuid AS uuid"
+)
+_DELETE_SAGA = "MATCH (s:Saga) WHERE s.group_id = $group_id AND s.name = $saga DETACH DELETE s"
+_BAD_ANSWERS = (ValueError, KeyError, EmptyResponseError, RefusalError)  # of a model
+
+
+@dataclass(slots=True)
+class EpisodesPushed:
+    """What pushing exchanges did, and what the model took for it, to the token.
+
+    `failed` exchanges got an answer that made no sense; they and those `left` are pushed next time.
+    """
+
+    mode: str = "episodes"
+    exchanges: int = 0
+    failed: int = 0
+    left: int = 0
+    removed: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tokens: int = 0
+    tokens_per_exchange: int = 0
+    tokens_today: int = 0
+    tokens_this_month: int = 0
+    budget: int = 0
+    is_budget_reached: bool = False
+
+    def meter(self, meter: TokenMeter) -> None:
+        """Take over what was counted."""
+        self.calls, self.tokens = meter.calls, meter.tokens
+        self.input_tokens, self.output_tokens = meter.input_tokens, meter.output_tokens
+        self.tokens_per_exchange = meter.tokens // self.exchanges if self.exchanges else 0
+        self.tokens_today, self.tokens_this_month = meter.today, meter.this_month
+        self.budget, self.is_budget_reached = meter.budget, meter.is_spent
+
+
+async def pushed_names(graph: Graph) -> dict[str, dict[str, str]]:
+    """The episodes that are in a graph as a whole: their ids by name, by saga, the oldest first."""
+    sagas: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in await graph.rows(_SAGAS):
+        sagas[row["saga"]][row["name"]] = row["uuid"]
+    return sagas
+
+
+async def push_episodes(
+    graph: Graph, graphiti: Graphiti, episodes: Sequence[Episode], report: EpisodesPushed, progress: Progress
+) -> None:
+    """Add the episodes that are not in the graph yet, the oldest first, until the budget is reached."""
+    sagas = await pushed_names(graph)
+    unfinished = {row["name"]: row["uuid"] for row in await graph.rows(_UNFINISHED)}
+    waiting = [episode for episode in episodes if episode.name not in sagas.get(episode.saga, {})]
+    for number, episode in enumerate(sorted(waiting, key=lambda episode: episode.at)):
+        progress("pushing", number, len(waiting))
+        if episode.name in unfinished:
+            await graphiti.remove_episode(unfinished[episode.name])
+        try:
+            sagas[episode.saga][episode.name] = await _push(
+                graphiti, graph, episode, list(sagas[episode.saga].values())
+            )
+            report.exchanges += 1
+        except BudgetReached:
+            report.left += len(waiting) - number
+            return
+        except _BAD_ANSWERS:
+            report.failed += 1
+
+
+async def _push(graphiti: Graphiti, graph: Graph, episode: Episode, before: Sequence[str]) -> str:
+    try:
+        added = await graphiti.add_episode(
+            name=episode.name,
+            episode_body=episode.body,
+            source=EpisodeType.message,
+            source_description=episode.description,
+            reference_time=episode.at,
+            group_id=graph.group_id,
+            previous_episode_uuids=list(before[-_PREVIOUS:]),
+            saga=episode.saga,
+            saga_previous_episode_uuid=before[-1] if before else None,
+        )
+    except (APIConnectionError, APIStatusError, RateLimitError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RecollectError(
+            f"The model did not answer ({reason})", "check `graphiti.model`, `graphiti.model_url` and OPENAI_API_KEY"
+        ) from error
+    return str(added.episode.uuid)
+
+
+async def drop_sagas(graph: Graph, graphiti: Graphiti, sagas: Collection[str]) -> int:
+    """Remove these sessions' episodes, with the entities and facts that only they speak of; return how many."""
+    removed = 0
+    for saga, episodes in (await pushed_names(graph)).items():
+        if saga in sagas:
+            for uuid in episodes.values():
+                await graphiti.remove_episode(uuid)
+            await graph.rows(_DELETE_SAGA, saga=saga)
+            removed += len(episodes)
+    return removed
+
+
+_BATCH = 200
+_EDGES = (
+    "MATCH ()-[e:RELATES_TO]->() WHERE e.group_id = $group_id AND e.fact_uid IS NOT NULL"
+    " RETURN e.uuid AS uuid, e.origin AS origin, e.mark AS mark"
+)
+_NODES = "MATCH (n:Entity) WHERE n.group_id = $group_id AND n.kind IS NOT NULL RETURN n.uuid AS uuid"
+_DELETE_EDGES = "MATCH ()-[e:RELATES_TO]->() WHERE e.group_id = $group_id AND e.uuid IN $uuids DELETE e"
+_DELETE_LONE_NODES = (
+    "MATCH (n:Entity) WHERE n.group_id = $group_id AND n.kind IS NOT NULL"
+    " OPTIONAL MATCH (n)-[r]-() WITH n, count(r) AS ties WHERE ties = 0 DELETE n"
+)
+
+
+@dataclass(slots=True)
+class FactsPushed:
+    """What pushing facts changed in the graph. `facts` are all that are in it now."""
+
+    mode: str = "facts"
+    facts: int = 0
+    edges_written: int = 0
+    nodes_written: int = 0
+    edges_removed: int = 0
+
+
+async def push_facts(
+    graph: Graph, facts: Sequence[Fact], chosen: Collection[str] | None, own: Collection[str], report: FactsPushed
+) -> None:
+    """Make the graph hold these facts, of `chosen` sessions or of all; what they superseded ends there, too.
+
+    What else the graph holds of our `own` sessions and notes, forgotten and rejected ones included, is removed.
+    """
+    edges = {edge.uuid: edge for edge in (_edge(fact, graph.group_id) for fact in facts)}
+    present = {row["uuid"]: row for row in await graph.rows(_EDGES)}
+    changed = {
+        uuid
+        for uuid, row in present.items()
+        if (uuid in edges and row["mark"] != edges[uuid].attributes["mark"])
+        or (uuid not in edges and row["origin"] in own)
+    }
+    wanted = edges if chosen is None else _chosen_edges(facts, chosen)
+    new = [edge for uuid, edge in edges.items() if uuid in changed or (uuid in wanted and uuid not in present)]
+    named = {row["uuid"] for row in await graph.rows(_NODES)}
+    nodes = [node for node in _nodes(facts, graph.group_id, new) if node.uuid not in named]
+    await graph.rows(_DELETE_EDGES, uuids=list(changed))
+    for start in range(0, len(nodes), _BATCH):
+        await add_nodes_and_edges_bulk(graph.driver, [], [], nodes[start : start + _BATCH], [], WordEmbedder())
+    for start in range(0, len(new), _BATCH):
+        await add_nodes_and_edges_bulk(graph.driver, [], [], [], new[start : start + _BATCH], WordEmbedder())
+    await graph.rows(_DELETE_LONE_NODES)
+    report.facts += len(present) - len(changed) + len(new)
+    report.edges_written += len(new)
+    report.nodes_written += len(nodes)
+    report.edges_removed += sum(uuid not in edges for uuid in changed)
+
+
+def _chosen_edges(facts: Sequence[Fact], chosen: Collection[str]) -> set[str]:
+    uids = {fact.fact_uid for fact in facts if any(shown.session_uid in chosen for shown in fact.evidence)}
+    return {_uuid("fact", fact.fact_uid) for fact in facts if fact.fact_uid in uids or fact.superseded_by in uids}
+
+
+def _uuid(*parts: str) -> str:
+    """The same thing has the same id in every push."""
+    return str(uuid5(NAMESPACE_URL, "\0".join(("recollect", *parts))))
+
+
+def _node_uuid(group_id: str, kind: str, name: str) -> str:
+    return _uuid("entity", group_id, kind, name)
+
+
+def _nodes(facts: Iterable[Fact], group_id: str, edges: Iterable[EntityEdge]) -> list[EntityNode]:
+    needed = {uuid for edge in edges for uuid in (edge.source_node_uuid, edge.target_node_uuid)}
+    nodes: dict[str, EntityNode] = {}
+    for fact in facts:
+        for kind, name in ((fact.subject_kind, fact.subject), (fact.object_kind, fact.object)):
+            uuid = _node_uuid(group_id, kind, name)
+            if uuid in needed and uuid not in nodes:
+                label = kind.title().replace("_", "")
+                at = as_datetime(fact.recorded_at)
+                nodes[uuid] = EntityNode(
+                    uuid=uuid, name=name, group_id=group_id, labels=[label], created_at=at, attributes={"kind": kind}
+                )
+    return list(nodes.values())
+
+
+def _edge(fact: Fact, group_id: str) -> EntityEdge:
+    about: dict[str, Any] = {
+        "fact_uid": fact.fact_uid,
+        "origin": fact.session_uid or fact.fact_uid,  # the session, or the note itself
+        "repo": fact.repo or "",
+        "by": fact.by,
+        "method": fact.method,
+        "confidence": fact.confidence,
+        "reason": fact.reason or "",
+        "evidence": [evidence.event_uid for evidence in fact.evidence],
+    }
+    return EntityEdge(
+        uuid=_uuid("fact", fact.fact_uid),
+        group_id=group_id,
+        name=fact.predicate.upper(),
+        fact=fact.text,
+        source_node_uuid=_node_uuid(group_id, fact.subject_kind, fact.subject),
+        target_node_uuid=_node_uuid(group_id, fact.object_kind, fact.object),
+        created_at=as_datetime(fact.recorded_at),
+        valid_at=as_datetime(fact.valid_at),
+        invalid_at=as_datetime(fact.invalid_at),
+        reference_time=as_datetime(fact.valid_at),
+        attributes=about | {"mark": _uuid(repr(fact))},
+    )

@@ -1,25 +1,137 @@
-"""What the memory would have saved: the past replayed against what was known on each day.
+"""How sound the memory is, and what it would have saved: the past replayed against what was known on each day.
 
 Nothing counts against a fix, an answer or a failure that came later, or in the same session. What was saved is the sum
 over errors with a known fix that were solved again; an error that nobody solved again has no known cost.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
 
 from recollect.clock import rfc3339
-from recollect.knowledge.decisions import ANSWER
-from recollect.knowledge.predicates import DECIDED, FAILS_WITH, FIXED_BY, judged
-from recollect.knowledge.records import Evidence, Rehearsal, Repeat
-from recollect.store import SessionFilter, Store, StoredFact
+from recollect.kinds import TOOL_RESULT
+from recollect.knowledge.asking import fact_of, with_ends
+from recollect.knowledge.demands import is_typed
+from recollect.knowledge.records import (
+    ANSWER,
+    DECIDED,
+    FAILS_WITH,
+    FIXED_BY,
+    GONE,
+    PASSED,
+    PREFERS,
+    TOUCHES,
+    Audit,
+    Evidence,
+    Fact,
+    Rehearsal,
+    Repeat,
+    judged,
+)
+from recollect.sessions import changed_since
+from recollect.store import Choice, EventFilter, SessionFilter, Store, StoredFact, Term, Wanted
+from recollect.text import evidence
 
-_LEAST_SURE = 0.6
+_LEAST_SURE = 0.5
+_WORST = 10
+_GIT_SECONDS, _INDEX_SECONDS = 0.7, 0.7
+_SEVERAL = 3  # one may be of the failure itself, behind a pipe
+_LEAST_USABLE = 0.6
 _LEAST_FAILURES = 2  # earlier sessions in which a command failed like this
 _FEW_STEPS = 4
 _SAID_BY_TEST = re.compile(r"(?:\S*/)?(?P<file>[\w.-]*test[\w.-]*):\d+: ")  # linters give the column, too
 _TIMED_OUT = re.compile(r"time[ds]?[ -]?out|deadline exceeded", re.IGNORECASE)
 _TEST = "test failed: "  # names a test, which means something in its own repository only
+
+
+def audit(store: Store, redact: Callable[[str], str]) -> Audit:
+    """Measure how much of what is known is of use; `redact` takes the secrets out of a text."""
+    stored = store.facts.select(with_rejected=True)
+    facts = with_ends(map(fact_of, stored))
+    said = [fact for fact in facts if fact.predicate != TOUCHES]  # a request may be made twice
+    same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in said)
+    copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]
+    superseded = [fact for fact in facts if fact.superseded_by is not None]
+    contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]
+    unsupported = [fact for fact in facts if not fact.evidence or not all(event.quote for event in fact.evidence)]
+    echoes = [fact for fact in facts if any(evidence(event.quote) != event.quote for event in fact.evidence)]
+    unfinished, pasted, (common, looked_up) = _unfinished(store, facts), _pasted(store, facts), _common(store, stored)
+    stale, checked = _stale(stored)
+    secrets = [fact for fact in facts if redact(fact.text) != fact.text]
+    unsure = [fact for fact in facts if fact.confidence < _LEAST_SURE]
+    worst = dict.fromkeys(
+        fact.fact_uid
+        for fact in [*pasted, *common, *unfinished, *unsupported, *echoes, *secrets, *contradicted, *copies, *unsure]
+    )
+    by_uid = {fact.fact_uid: fact for fact in facts}
+    return Audit(
+        facts=len(facts),
+        duplicates=sum(count - 1 for count in same.values()),
+        superseded=len(superseded),
+        contradicted=len(contradicted),
+        unsupported=len(unsupported),
+        unfinished=len(unfinished),
+        common=len(common),
+        looked_up=looked_up,
+        pasted=len(pasted),
+        echoes=len(echoes),
+        secrets=len(secrets),
+        rejected=sum(fact.verdict == "rejected" for fact in facts),
+        unsure=len(unsure),
+        stale=stale,
+        checked=checked,
+        by_method=dict(sorted(Counter(fact.method for fact in facts).items())),
+        worst=tuple(by_uid[uid] for uid in list(worst)[:_WORST]),
+    )
+
+
+def _pasted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
+    """Wishes in messages that are long, or not all words of the user's own."""
+    wishes = [fact for fact in facts if fact.predicate == PREFERS and fact.session_uid and fact.evidence]
+    messages = store.events.by_uid([fact.evidence[0].event_uid for fact in wishes])
+    said = ((fact, messages.get(fact.evidence[0].event_uid)) for fact in wishes)
+    return [fact for fact, message in said if message is not None and not is_typed(message.summary)]
+
+
+def _common(store: Store, stored: Sequence[StoredFact]) -> tuple[list[Fact], int]:
+    """Fixes of errors whose line the index finds in several results that are no errors; how many were looked up."""
+    end, common, count = monotonic() + _INDEX_SECONDS, list[Fact](), 0
+    chosen = EventFilter(choices=(Choice("kind", (TOOL_RESULT,)),), is_error=False)
+    for fact in reversed(stored):
+        if fact.predicate == FIXED_BY and fact.subject_kind == "error" and monotonic() < end:
+            line = Wanted(((Term(fact.details["headline"]),),))
+            common += [fact_of(fact)] if len(store.words.matching(line, chosen)) >= _SEVERAL else []
+            count += 1
+    return common, count
+
+
+def _unfinished(store: Store, facts: Sequence[Fact]) -> list[Fact]:
+    """Fixes after which the next run failed, as their evidence says, or the event that they cite as passed."""
+    cited = [
+        (fact, event.event_uid)
+        for fact in facts
+        if fact.predicate == FIXED_BY
+        for event in fact.evidence
+        if event.quote.startswith(PASSED)
+    ]
+    events = store.events.by_uid([uid for _, uid in cited])
+    after = [fact for fact in facts if any(event.quote.startswith(GONE) for event in fact.evidence)]
+    return [*(fact for fact, uid in cited if uid in events and events[uid].is_error), *after]
+
+
+def _stale(stored: Sequence[StoredFact]) -> tuple[int, int]:
+    """How many fixes are of files that all changed since, and of how many git told so in time, the newest first."""
+    end, stale, checked = monotonic() + _GIT_SECONDS, 0, 0
+    for fact in reversed(stored):
+        files = [step["name"] for step in fact.details.get("steps", ()) if step["kind"] == "edit"]
+        moment = rfc3339(fact.details.get("fixed_ms"))
+        if fact.predicate != FIXED_BY or not fact.cwd or not files or moment is None or monotonic() > end:
+            continue
+        changed = changed_since(fact.cwd, files, moment, seconds=max(0.1, end - monotonic()))
+        checked += changed is not None
+        stale += changed is not None and len(changed) == len(files)
+    return stale, checked
 
 
 def make_rehearsal(store: Store, sessions: SessionFilter) -> Rehearsal:
@@ -46,7 +158,7 @@ def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iter
     fixes: dict[str, list[StoredFact]] = defaultdict(list)
     failures: dict[tuple[str, str], list[StoredFact]] = defaultdict(list)
     for fact in everything:
-        if fact.predicate == FIXED_BY and judged(fact.confidence, fact.verdict) >= _LEAST_SURE:
+        if fact.predicate == FIXED_BY and judged(fact.confidence, fact.verdict) >= _LEAST_USABLE:
             fixes[fact.subject].append(fact)
         elif fact.predicate == FAILS_WITH:
             failures[fact.subject, fact.object].append(fact)
