@@ -8,13 +8,7 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.store import (
-    Exclusion,
-    SessionFilter,
-    Tombstone,
-    open_for_reading,
-    open_store,
-)
+from recollect.store import Exclusion, SessionFilter, Tombstone, open_for_reading, open_store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.store.rows import batch, held, new_store, noise, put
 
@@ -161,6 +155,16 @@ def test_a_store_that_was_put_back_raises_an_alarm(folder: Path, tmp_path: Path)
         assert store.check.alarms() != []
         store.accept_as_is()
         assert store.check.alarms() == []
+
+
+def test_files_that_only_earlier_versions_made_go_with_the_next_copy_of_memory(folder: Path) -> None:
+    for name in ("cache.db-last", "memory.db-last", "memory.db-copy"):
+        (folder / name).write_text("left")
+
+    with open_store(folder) as store:
+        store.keep_copy(is_due=True)
+
+    assert list(folder.glob("*.db-last")) == list(folder.glob("*-copy")) == []
 
 
 def test_sizes_of_the_parts_add_up(folder: Path) -> None:

@@ -103,11 +103,7 @@ def plan_repair(faults: Iterable[Fault]) -> RepairPlan:
     return RepairPlan(names)
 
 
-class LostEvent(NamedTuple):
-    """An event whose content is gone, as far as this store goes."""
-
-    session_uid: str
-    row: EventRow
+LostEvent = tuple[str, EventRow]  # of a session: its content is gone, as far as this store goes
 
 
 def apply_repair(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
@@ -191,7 +187,7 @@ def _drop_damaged(store: Store, name: tuple[str, str], aside: Quarantine) -> lis
     store.sources.read_again(stream.id)
     lost = store.rewrites.drop_damaged(stream)
     store.rewrites.drop_old()
-    return [LostEvent(stream.uid, row) for row in lost]
+    return [(stream.uid, row) for row in lost]
 
 
 def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int]) -> Iterator[str]:
@@ -217,11 +213,11 @@ def _whereabouts(store: Store, settings: Settings, name: tuple[str, str]) -> str
 
 def _still_lost(store: Store, lost: list[LostEvent]) -> list[str]:
     """The events that no source could tell again, as far as they are known."""
-    back = store.raw.stored([event.row.event_uid for event in lost])
-    missing = [event for event in lost if event.row.event_uid not in back]
+    back = store.raw.stored([row.event_uid for _, row in lost])
     return [
-        f"  {rfc3339(event.row.ts_ms) or 'no time'}  {event.row.kind}  {event.row.summary}: {event.session_uid}"
-        for event in missing
+        f"  {rfc3339(row.ts_ms) or 'no time'}  {row.kind}  {row.summary}: {uid}"
+        for uid, row in lost
+        if row.event_uid not in back
     ]
 
 

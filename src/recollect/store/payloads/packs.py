@@ -195,29 +195,6 @@ def make_durable(grown: Mapping[Path, bool]) -> None:
     failpoints.hit("after-packs-durable")
 
 
-class PackReader:
-    """Reads entries of packs, which are opened at their first use."""
-
-    def __init__(self) -> None:
-        self._open: dict[Path, int] = {}
-
-    def read(self, path: Path, offset: int, length: int) -> bytes:
-        fd = self._open.get(path)
-        if fd is None:
-            try:
-                fd = self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                raise StoreDamaged(f"Pack is missing: {path}", ADVICE) from None
-        content = os.pread(fd, length, offset)
-        if len(content) != length:
-            raise StoreDamaged(f"Pack is truncated: {path}", ADVICE)
-        return content
-
-    def close(self) -> None:
-        while self._open:
-            os.close(self._open.popitem()[1])
-
-
 class FrameRow(NamedTuple):
     """Where a frame is: its payloads in the session's, and itself in a pack."""
 
@@ -239,7 +216,7 @@ class StreamReader:
         self._database = database
         self._folder = folder
         self._session = agent, native_id, generation
-        self._packs = PackReader()
+        self._open: dict[Path, int] = {}  # packs, from their first use on
         self._last: tuple[FrameRow | None, Content] = None, Content(memoryview(b""), memoryview(b""))
 
     def read(self, start: int, length: int) -> bytes:
@@ -262,11 +239,22 @@ class StreamReader:
         """What a frame holds; raises StoreDamaged if it is not what was stored."""
         if self._last[0] != row:
             path = self.path(row)
-            content = unpack_entry(self._packs.read(path, row.pack_offset, row.pack_bytes))
+            content = unpack_entry(self._read_entry(path, row))
             if content is None or len(content.payloads) != row.bytes:
                 raise StoreDamaged(f"Payloads are damaged, at byte {row.pack_offset:,} of {path}", ADVICE)
             self._last = row, content
         return self._last[1]
+
+    def _read_entry(self, path: Path, row: FrameRow) -> bytes:
+        try:
+            fd = self._open[path] if path in self._open else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise StoreDamaged(f"Pack is missing: {path}", ADVICE) from None
+        self._open[path] = fd
+        entry = os.pread(fd, row.pack_bytes, row.pack_offset)
+        if len(entry) != row.pack_bytes:
+            raise StoreDamaged(f"Pack is truncated: {path}", ADVICE)
+        return entry
 
     def path(self, row: FrameRow) -> Path:
         return shared_pack(self._folder, row.pack) if row.pack else self._own_pack
@@ -276,7 +264,8 @@ class StreamReader:
         return own_pack(self._folder, *self._session)
 
     def close(self) -> None:
-        self._packs.close()
+        while self._open:
+            os.close(self._open.popitem()[1])
 
 
 def _holds(row: FrameRow, start: int, length: int) -> bool:

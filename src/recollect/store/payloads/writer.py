@@ -15,7 +15,7 @@ until that is done nobody appends to the pack or drops it.
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -36,7 +36,6 @@ from recollect.store.payloads.packs import (
     SHARED_PACK_BYTES,
     Content,
     Frame,
-    PackReader,
     iter_frames,
     pack_frame,
     shared_pack,
@@ -277,11 +276,12 @@ def _blank_unused(database: Database, path: Path, number: int, size: int) -> Non
 def _drop_shared(database: Database, folder: Path, number: int) -> None:
     """Move what is left in a shared pack into the last one, or a new one, then unlink it."""
     path = shared_pack(folder, number)
-    with database.transaction() as connection, closing(PackReader()) as reader:
+    with database.transaction() as connection:
         sql = "SELECT stream, start, bytes, pack_offset, pack_bytes FROM frames WHERE pack = ?"
-        writer = FrameWriter(connection, folder, leaving=number)
-        for stream, start, payload_bytes, offset, size in list(connection.execute(sql, (number,))):
-            writer.move(stream, start, payload_bytes, reader.read(path, offset, size))
+        rows = list(connection.execute(sql, (number,)))
+        writer, content = FrameWriter(connection, folder, leaving=number), path.read_bytes() if rows else b""
+        for stream, start, payload_bytes, offset, size in rows:
+            writer.move(stream, start, payload_bytes, content[offset : offset + size])
         connection.execute("DELETE FROM frames WHERE pack = ?", (number,))
         writer.finish()
         connection.execute("DELETE FROM shared_packs WHERE number = ?", (number,))
