@@ -142,7 +142,7 @@ def _key(text: str) -> str:
 
 def _warnings(store: Store, criteria: SessionFilter) -> Iterator[dict[str, Any]]:
     """Commands that mostly failed here in the last 30 days."""
-    rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
+    rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS))
     bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]
     worst = sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]
     commands = ", ".join(f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times" for row in worst)

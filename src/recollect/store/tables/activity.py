@@ -122,12 +122,11 @@ class SpentRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part of the activity: of which sessions, of which time, in milliseconds, and of which root (its uid)."""
+    """Which part of the activity: of which sessions, and of which time in milliseconds."""
 
     sessions: SessionFilter = ANY_SESSION
     since_ms: int | None = None
     before_ms: int | None = None
-    root: str | None = None
 
 
 _LOCAL = "iif(a.minute < 0, NULL, strftime('{format}', a.minute * 60, 'unixepoch', 'localtime'))"
@@ -306,8 +305,7 @@ _JOIN = (
 
 
 def _where(span: Span) -> tuple[str, list[Any]]:
-    criteria = span.sessions if span.root is None else span.sessions._replace(root=span.root)
-    of_sessions, bindings = session_conditions(criteria)
+    of_sessions, bindings = session_conditions(span.sessions)
     tests = [f"a.{OF_DIGESTS.format(of_sessions)}" if bindings else "1"]
     if span.since_ms is not None:
         minute = span.since_ms // _MINUTE_MS
