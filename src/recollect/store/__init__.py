@@ -203,8 +203,8 @@ class Store:
     streams = _part(lambda s: door.Streams(s._cache), in_groups=True)
     steps = _part(lambda s: door.Steps(s._cache, s.payloads), in_groups=True)
     lineage = _part(lambda s: door.Lineage(s._cache), in_groups=True)
-    session_rows = _part(lambda s: door.SessionRows(s._memory), in_groups=True)
-    digest_rows = _part(lambda s: door.DigestRows(s._memory), in_groups=True)
+    session_rows = _part(lambda s: door.SessionRows(s._memory))
+    digest_rows = _part(lambda s: door.DigestRows(s._memory))
     kept = _part(lambda s: door.KeptStates(s._cache))
     # From sources to rows
     sources = _part(lambda s: door.Sources(s._cache))
