@@ -157,7 +157,7 @@ _T = TypeVar("_T")
 
 
 def _part(make: "Callable[[Store], _T]", *, in_groups: bool = False) -> "cached_property[_T]":
-    """A part of the store that is made when it is first asked for; a group's store has only some of them."""
+    """Return a part of the store that is made when it is first asked for; a group's store has only some of them."""
 
     def checked(store: "Store") -> _T:
         if not in_groups:
@@ -235,7 +235,7 @@ class Store:
         return self._folder
 
     def is_outdated(self) -> bool:
-        """Whether an older version wrote the store."""
+        """Check whether an older version wrote the store."""
         return self._cache.is_outdated() or self._memory.is_outdated()
 
     def refuse_in_group(self) -> None:
@@ -246,12 +246,12 @@ class Store:
             )
 
     def scoped(self, group: str) -> "Store":
-        """The same store as one group sees it, with connections of its own; it can only be read."""
+        """Return the same store as one group sees it, with connections of its own; it can only be read."""
         return Store(self._folder, read_only=True, group=group)
 
     @property
     def _writer(self) -> "Callable[[], tuple[Database, Ledger]]":
-        """What a group's own records are written with; a group's store opens it when there is something to write."""
+        """Return what writes a group's own records; a group's store opens it when there is something to write."""
         return lambda: (self._memory, self.ledger) if self.group is None else self._own_writer
 
     @cached_property
@@ -273,7 +273,7 @@ class Store:
         return self._cache, self._memory
 
     def commits(self) -> tuple[int, ...]:
-        """How many transactions there were: equal numbers mean that nothing was written in between."""
+        """Count the transactions so far: equal numbers mean that nothing was written in between."""
         return tuple(high_water.last_commit(database.connection).number for database in self.databases)
 
     def drop_stand_ins(self) -> int:
@@ -307,7 +307,7 @@ class Store:
         return missing_records(self.ledger, tables)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
-        """Have a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
+        """Keep a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
         from recollect.store.sqlite.snapshot import keep_copy  # only needed to write
 
         keep_copy(self._memory, is_due=is_due)
@@ -323,7 +323,7 @@ class Store:
         ballast.ensure(self.folder, self.sizes.about_bytes())
 
     def accept_as_is(self) -> None:
-        """Take the store as it is for whole: the alarms were answered."""
+        """Accept the current state and clear its alarms."""
         self.check.forget_marks()
         self.checkpoint()
 
