@@ -211,7 +211,7 @@ class LiveSessions:
         return taken.written
 
     def show(self, rows: Sequence[LiveRow]) -> list[LiveRow]:
-        """Have lasting rows say when sessions were last active and how much was said; returns those without one.
+        """Note in lasting rows when sessions were last active and how much was said; return those without one.
 
         Not flushed: until a sweep has written such a row, it can be made again from what was appended.
         """
