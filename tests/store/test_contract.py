@@ -8,7 +8,7 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.store import Exclusion, SessionFilter, Tombstone, open_for_reading, open_store
+from recollect.store import Exclusion, Tombstone, open_for_reading, open_store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.store.rows import batch, held, new_store, noise, put
 
@@ -62,15 +62,6 @@ def test_equal_commits_mean_that_nothing_was_written(folder: Path) -> None:
         store.exclusions.add_folder("hash", "rule")
 
         assert store.commits() != before
-
-
-def test_sessions_are_found_by_key_and_by_filter(folder: Path) -> None:
-    with open_store(folder) as store:
-        session = store.sessions.find_named(FIRST)
-
-        assert session is not None and session.title == "hello of s1"
-        assert {found.native_session_id for found in store.sessions.find(SessionFilter(text="hello of s2"))} == {"s2"}
-        assert store.sessions.find_named(SessionKey(AGENT, "none")) is None
 
 
 def test_erasing_a_session_leaves_the_others(folder: Path) -> None:

@@ -368,7 +368,8 @@ class Reading:
 
     def _span(self, filters: Filters, session: Session | None) -> Span:
         headers, root = recall.sessions_of(self._store, filters), None if session is None else session.root_session_uid
-        return store.Span(headers._replace(since_ms=None, before_ms=None), headers.since_ms, headers.before_ms, root)
+        chosen = headers._replace(since_ms=None, before_ms=None, root=root)
+        return store.Span(chosen, headers.since_ms, headers.before_ms)
 
     def spending(self, filters: Filters = NO_FILTERS) -> Spending:
         """Costs today, this month compared with the last, with a forecast, and in the current five-hour blocks."""

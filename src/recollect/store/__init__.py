@@ -155,6 +155,7 @@ if TYPE_CHECKING:
         without_forgotten,
     )
 
+
 else:
     __getattr__ = _load
 
@@ -167,7 +168,7 @@ _T = TypeVar("_T")
 
 
 def _part(make: "Callable[[Store], _T]", *, in_groups: bool = False) -> "cached_property[_T]":
-    """A part of the store that is made when it is first asked for; a group's store has only some of them."""
+    """Return a part of the store that is made when it is first asked for; a group's store has only some of them."""
 
     def checked(store: "Store") -> _T:
         if not in_groups:
@@ -213,8 +214,8 @@ class Store:
     streams = _part(lambda s: door.Streams(s._cache), in_groups=True)
     steps = _part(lambda s: door.Steps(s._cache, s.payloads), in_groups=True)
     lineage = _part(lambda s: door.Lineage(s._cache), in_groups=True)
-    session_rows = _part(lambda s: door.SessionRows(s._memory), in_groups=True)
-    digest_rows = _part(lambda s: door.DigestRows(s._memory), in_groups=True)
+    session_rows = _part(lambda s: door.SessionRows(s._memory))
+    digest_rows = _part(lambda s: door.DigestRows(s._memory))
     kept = _part(lambda s: door.KeptStates(s._cache))
     # From sources to rows
     sources = _part(lambda s: door.Sources(s._cache))
@@ -245,7 +246,7 @@ class Store:
         return self._folder
 
     def is_outdated(self) -> bool:
-        """Whether an older version wrote the store."""
+        """Check whether an older version wrote the store."""
         return self._cache.is_outdated() or self._memory.is_outdated()
 
     def refuse_in_group(self) -> None:
@@ -256,12 +257,12 @@ class Store:
             )
 
     def scoped(self, group: str) -> "Store":
-        """The same store as one group sees it, with connections of its own; it can only be read."""
+        """Return the same store as one group sees it, with connections of its own; it can only be read."""
         return Store(self._folder, read_only=True, group=group)
 
     @property
     def _writer(self) -> "Callable[[], tuple[Database, Ledger]]":
-        """What a group's own records are written with; a group's store opens it when there is something to write."""
+        """Return what writes a group's own records; a group's store opens it when there is something to write."""
         return lambda: (self._memory, self.ledger) if self.group is None else self._own_writer
 
     @cached_property
@@ -283,7 +284,7 @@ class Store:
         return self._cache, self._memory
 
     def commits(self) -> tuple[int, ...]:
-        """How many transactions there were: equal numbers mean that nothing was written in between."""
+        """Count the transactions so far: equal numbers mean that nothing was written in between."""
         return tuple(database.commits() for database in self.databases)
 
     def drop_stand_ins(self) -> int:
@@ -317,7 +318,7 @@ class Store:
         return missing_records(self.ledger, tables)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
-        """Have a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
+        """Keep a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
         from recollect.store.sqlite.snapshot import keep_copy  # only needed to write
 
         keep_copy(self._memory, is_due=is_due)

@@ -146,17 +146,17 @@ class Batch:
 
 
 def hash_payload(payload: bytes) -> bytes:
-    """What a payload is known by, as `payload_hash` of its event."""
+    """Return what a payload is known by, as `payload_hash` of its event."""
     return sha256(payload).digest()[:16]  # most processors have instructions for it
 
 
 def sessions_of(batch: Batch) -> set[str]:
-    """Every session a batch has anything of, by native id."""
+    """Return every session a batch has anything of, by native id."""
     return {stream.native_id for stream in batch.streams}
 
 
 def leave_out(batch: Batch, sessions: Collection[str], reason: str) -> Batch:
-    """The batch without these sessions; their events are counted as skipped for that reason.
+    """Return the batch without these sessions; their events are counted as skipped for that reason.
 
     Its source is settled, so that an unchanged file is not opened again, but keeps no cursor: a state may hold
     words, and a reader without one must see a file's beginning to know whose it is.

@@ -151,7 +151,7 @@ class _Transaction:
         self._fresh.append(Fresh(stream.id, stream.pack_generation, first, part.texts, stream.stream_bytes, seq))
 
     def finish(self) -> Taken:
-        """Have all payloads on the disk, then say in the database where they are."""
+        """Flush all payloads to the disk, then note in the database where they are."""
         self._frames.finish()
         self._connection.executemany(
             "UPDATE streams SET next_seq = ?, stream_bytes = ?, pack_generation = ?, pack_bytes = ?, is_dirty = 1"
@@ -204,14 +204,14 @@ _REPLACE_EVENT = (
 
 
 def _without_rebuilt(connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The rows less those of a file that was rebuilt from the session, where any event it was made of is held."""
+    """Leave out rows of a file rebuilt from the session, where any event it was made of is held."""
     own = [row for row in rows if not row[_FLAGS] & IS_REBUILT]
     sql = f"SELECT EXISTS (SELECT 1 FROM events WHERE stream = ? AND NOT flags & {IS_REBUILT})"
     return rows if len(own) == len(rows) or not connection.execute(sql, (stream,)).get else own
 
 
 def _has_lost(connection: apsw.Connection, stream: int) -> bool:
-    """Whether a log of the session was cut since it was read."""
+    """Check whether a log of the session was cut since it was read."""
     sql = f"SELECT EXISTS (SELECT 1 FROM stream_sources WHERE stream = ? AND source = {LOST})"
     return bool(connection.execute(sql, (stream,)).get)
 
@@ -219,7 +219,7 @@ def _has_lost(connection: apsw.Connection, stream: int) -> bool:
 def _without_moved(
     connection: apsw.Connection, stream: int, rows: list[tuple[Any, ...]], known: dict[bytes, Stored]
 ) -> list[tuple[Any, ...]]:
-    """The rows of a log that was cut less those stored under another name: some agents' records are named by place.
+    """Leave out rows of a cut log that are stored under another name: some agents' records are named by place.
 
     What fields a record has may differ, so that it is known by its time and summary.
     """
@@ -279,13 +279,13 @@ def _rank(position: int, flags: int) -> tuple[bool, int]:
 
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:
-    """The name of a record that has the id of another in its session but other content: both are kept."""
+    """Return the name of a record that has the id of another in its session but other content: both are kept."""
     half = int.from_bytes(event_uid[8:]) ^ int.from_bytes(payload_hash[:8])
     return event_uid[:8] + half.to_bytes(8)
 
 
 def find_stored(connection: apsw.Connection, uids: Sequence[bytes]) -> dict[bytes, Stored]:
-    """Those of the events that are already stored."""
+    """Return those of the events that are already stored."""
     stored: dict[bytes, Stored] = {}
     for start in range(0, len(uids), _UIDS_AT_ONCE):
         chunk = uids[start : start + _UIDS_AT_ONCE]
@@ -306,7 +306,7 @@ _PUT_USAGE = (
 
 
 def _put_usage(connection: apsw.Connection, stream: int, part: StreamBatch) -> bool:
-    """Whether any of it is new."""
+    """Store it; return whether any of it is new."""
     if not part.facts.usage and not part.facts.cost_totals:
         return False
     before = connection.total_changes()
@@ -318,7 +318,7 @@ def _put_usage(connection: apsw.Connection, stream: int, part: StreamBatch) -> b
 
 
 def _put_info(connection: apsw.Connection, batch: Batch, part: StreamBatch, source: int) -> bool:
-    """Whether any of it is new."""
+    """Store it; return whether any of it is new."""
     if part.facts.info is None:
         return False
     key = (batch.source.agent, part.native_id, source)

@@ -61,12 +61,12 @@ class EventFilter(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it lets nearly every event through: all but copies and those of excluded sessions."""
+        """True if it lets nearly every event through: all but copies and those of excluded sessions."""
         return self._replace(excluded_streams=(), with_copies=False) == EventFilter()
 
     @property
     def is_of_sessions(self) -> bool:
-        """Whether an event's session, and whether it is a copy, is all it looks at."""
+        """True if an event's session, and whether it is a copy, is all it looks at."""
         return self._replace(streams=None).is_open
 
 
@@ -109,24 +109,24 @@ class Words:
         return "INDEXED BY events_by_number" if self._database.value(has_index) else ""
 
     def tokens(self, text: str) -> list[str]:
-        """The words of a text as the index has them: folded, CJK in pairs."""
+        """Return the words of a text as the index has them: folded, CJK in pairs."""
         return [token for tokens in self._tokenize(_grams(text)) for token in tokens]
 
     def months(self) -> dict[str, int]:
-        """How many events each month of the index holds; nothing in a store that was never indexed."""
+        """Count how many events each month of the index holds; nothing in a store that was never indexed."""
         if not self._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'fulltext_months'"):
             return {}
         return dict(self._database.rows("SELECT month, events FROM fulltext_months WHERE events > 0"))
 
     def limit_time(self, seconds: float | None) -> None:
-        """Have all questions to the index from now on end with OutOfTime after so much work; None lifts the limit.
+        """End all questions to the index with OutOfTime after so much work from now on; None lifts the limit.
 
         Time of the processor, for on a busy machine the same question is not to find less.
         """
         self._end = None if seconds is None else time.thread_time() + seconds
 
     def frequencies(self, tokens: Iterable[str]) -> dict[str, dict[str, int]]:
-        """In how many events of each month a word stands: month -> word -> events, without words it has not."""
+        """Return in how many events of each month a word stands: month -> word -> events, without words it has not."""
         wanted = sorted(set(tokens))
         return {month: self._count(month, wanted) for month in self.months()}
 
@@ -143,7 +143,7 @@ class Words:
         return found
 
     def counts(self, wanted: Wanted) -> dict[str, int]:
-        """How many events of each month match, whatever a filter says."""
+        """Count how many events of each month match, whatever a filter says."""
         match = self.expression(wanted)
         sql = "SELECT count(*) FROM {0} WHERE {0} MATCH ?"
         months = self.months() if match else {}
@@ -155,7 +155,7 @@ class Words:
         return {stream for (stream,) in rows}
 
     def matching(self, wanted: Wanted, chosen: EventFilter) -> list[Scored]:
-        """Every event that matches and that a filter lets through, not ranked."""
+        """Return every event that matches and that a filter lets through, not ranked."""
         columns = "e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind"
         return [Scored(*row) for row in self._matching(columns, wanted, chosen)]
 
@@ -178,7 +178,7 @@ class Words:
         return sorted({term for rows in found for (term,) in rows})
 
     def _vocabulary(self, month: str) -> str:
-        """A table of the words of a month, seen by this connection only."""
+        """Return a table of the words of a month, which this connection alone sees."""
         name = terms_of(table_of(month))
         if name not in self._vocabularies:
             ensure_terms(self._database, table_of(month))
@@ -193,7 +193,7 @@ class Words:
         chosen: EventFilter,
         of_session: int,
     ) -> list[Scored]:
-        """A month's best events, so many of each session, sessions far behind left out. Scores are each month's own."""
+        """Return a month's best events, so many of each session, sessions far behind left out. Scores are its own."""
         match = self.expression(wanted)
         if not match:
             return []
@@ -216,7 +216,7 @@ class Words:
         return [Scored(*row[:-1]) for row in self._placed(passing, "1", [match, *values, of_session])]
 
     def _placed(self, hits: str, conditions: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """So many of each session's hits, the best first, each with the number of all."""
+        """Return so many of each session's hits, the best first, each with the number of all."""
         return self._rows(
             f"WITH hit AS MATERIALIZED ({hits}), placed AS MATERIALIZED (SELECT hit.id, hit.score, e.stream,"
             " row_number() OVER (PARTITION BY e.stream ORDER BY hit.score, hit.id DESC) AS place"
@@ -227,7 +227,7 @@ class Words:
         )
 
     def newest(self, chosen: EventFilter, limit: int, below: int | None = None) -> list[Scored]:
-        """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say."""
+        """Return the events stored last (before the one numbered `below`) that a filter lets through."""
         conditions, values = _conditions(chosen)
         before = "" if below is None else f" AND e.id < {below:d}"
         rows = self._rows(
@@ -238,12 +238,12 @@ class Words:
         return [Scored(*row) for row in rows]
 
     def streams_of(self, chosen: EventFilter) -> set[int]:
-        """The sessions held that have an event which a filter lets through."""
+        """Return the sessions held that have an event which a filter lets through."""
         conditions, values = _conditions(chosen)
         return {stream for (stream,) in self._rows(f"SELECT DISTINCT stream FROM events e WHERE {conditions}", values)}
 
     def latest(self, chosen: EventFilter, of_session: int) -> list[Scored]:
-        """The events of each session that happened last, of those that a filter lets through; the newest first."""
+        """Return the last events of each session, of those that a filter lets through; the newest first."""
         conditions, values = _conditions(chosen)
         rows = self._rows(
             f"WITH timed AS (SELECT e.id, e.stream, {_TIME} AS ts_ms, e.flags, e.kind FROM events e"
@@ -269,7 +269,7 @@ class Words:
             connection.set_progress_handler(None)
 
     def expression(self, wanted: Wanted) -> str:
-        """The question in FTS5's own language; empty if it has no word in it."""
+        """Return the question in FTS5's own language; empty if it has no word in it."""
         needs = ["(" + " OR ".join(choice) + ")" for need in wanted.needs if (choice := self._phrases(need))]
         excluded = self._phrases(wanted.excluded)
         if not needs:
@@ -283,7 +283,7 @@ class Words:
         return [phrase for term in terms for phrase in self._spellings(term)]
 
     def _spellings(self, term: Term) -> list[str]:
-        """The term as a phrase; of a name with humps also its words: they find `snake_case` and longer names.
+        """Return the term as a phrase; of a name with humps also its words: they find `snake_case` and longer names.
 
         `strasse` is `straße` too, which the tokenizer does not know.
         """
@@ -303,17 +303,17 @@ class Words:
 
 
 def table_of(month: str) -> str:
-    """The index of a month; its events are its rows."""
+    """Return the index of a month; its events are its rows."""
     return f"fts_{int(month):06d}"
 
 
 def terms_of(table: str) -> str:
-    """The list of the words of a full-text table: a table of the connection, in a group's store a view."""
+    """Return the list of the words of a full-text table: a table of the connection, in a group's store a view."""
     return f"terms_{table}"
 
 
 def ensure_terms(database: Database, table: str) -> None:
-    """Have the list of a table's words, unless there is one."""
+    """Make the list of a table's words, unless there is one."""
     terms = terms_of(table)
     if not database.value("SELECT 1 FROM temp.sqlite_schema WHERE name = ?", (terms,)):
         database.rows(f"CREATE VIRTUAL TABLE temp.{terms} USING fts5vocab(main, {table}, row)")
@@ -334,7 +334,7 @@ def _grams(text: str) -> str:
 
 
 def _ends_with_single(text: str) -> bool:
-    """Whether the text ends with one CJK letter by itself, which begins a pair or ends a run."""
+    """Check whether the text ends with one CJK letter by itself, which begins a pair or ends a run."""
     runs = [] if text.isascii() else re.findall(CJK_RUN, text)
     return bool(runs) and len(runs[-1]) == 1 and text.rstrip().endswith(runs[-1])
 

@@ -122,12 +122,11 @@ class SpentRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part of the activity: of which sessions, of which time, in milliseconds, and of which root (its uid)."""
+    """Which part of the activity: of which sessions, and of which time in milliseconds."""
 
     sessions: SessionFilter = ANY_SESSION
     since_ms: int | None = None
     before_ms: int | None = None
-    root: str | None = None
 
 
 _LOCAL = "iif(a.minute < 0, NULL, strftime('{format}', a.minute * 60, 'unixepoch', 'localtime'))"
@@ -231,7 +230,7 @@ class Activity:
         )
 
     def unpriced_models(self) -> list[str]:
-        """The models whose price is not known, of sessions whose agent says nothing of it either."""
+        """Return the models whose price is not known, of sessions whose agent says nothing of it either."""
         used = " + ".join(f"a.{name}" for name in column.TOKENS)
         rows = self._database.rows(
             f"SELECT DISTINCT a.model FROM activity a {_JOIN.format(table='a')}"
@@ -240,7 +239,7 @@ class Activity:
         return [model for (model,) in rows]
 
     def first_minute(self, sessions: SessionFilter = ANY_SESSION) -> int | None:
-        """The first minute of any activity of these sessions."""
+        """Return the first minute of any activity of these sessions."""
         where, bindings = _where(Span(sessions))
         rows = self._database.rows(
             f"SELECT a.minute FROM activity a{where} AND a.minute >= 0 ORDER BY a.minute LIMIT 1", bindings
@@ -248,7 +247,7 @@ class Activity:
         return rows[0][0] if rows else None
 
     def money_of_active(self, since_ms: int) -> dict[str, float]:
-        """What sessions active since then have cost with their sub-agents, by native id of the root."""
+        """Return what sessions active since then have cost with their sub-agents, by native id of the root."""
         rows = self._database.rows(
             "SELECT r.native_session_id, sum(s.usd) FROM sessions s JOIN sessions r ON r.session_uid ="
             " s.root_session_uid WHERE s.root_session_uid IN (SELECT root_session_uid FROM sessions"
@@ -306,8 +305,7 @@ _JOIN = (
 
 
 def _where(span: Span) -> tuple[str, list[Any]]:
-    criteria = span.sessions if span.root is None else span.sessions._replace(root=span.root)
-    of_sessions, bindings = session_conditions(criteria)
+    of_sessions, bindings = session_conditions(span.sessions)
     tests = [f"a.{OF_DIGESTS.format(of_sessions)}" if bindings else "1"]
     if span.since_ms is not None:
         minute = span.since_ms // _MINUTE_MS
@@ -324,7 +322,7 @@ def _listed(columns: dict[str, str]) -> str:
 
 
 def _last_failure(packed: str) -> dict[str, Any]:
-    """What the latest of several failures said, in which session and event."""
+    """Return what the latest of several failures said, in which session and event."""
     session_uid, _, sample = packed[44:].partition("\n")
     return {
         "sample": sample or None,
@@ -383,7 +381,7 @@ OLD_SPANS = {"hour": 60, "day": _DAY_MINUTES}
 
 
 def renewed(values: dict[str, Any]) -> dict[str, Any]:
-    """A row of any of these tables as it is kept now, although an older version exported it."""
+    """Return a row of any of these tables as it is kept now, although an older version exported it."""
     for old, span in OLD_SPANS.items():
         if old in values:
             return values | {"minute": max(-1, values[old] * span), "span": span}

@@ -92,7 +92,7 @@ class AnnotationTable:
         return self._writer()[0]
 
     def of(self, key: SessionKey) -> list[Annotation]:
-        """What was said about a session, the oldest first."""
+        """Return what was said about a session, the oldest first."""
         return self._database.read(
             Annotation,
             "SELECT * FROM annotations WHERE agent = ? AND native_session_id = ? ORDER BY made_ms, kind, text",
@@ -100,16 +100,16 @@ class AnnotationTable:
         )
 
     def tags(self) -> list[str]:
-        """All tags, the most frequent first."""
+        """Return all tags, the most frequent first."""
         sql = "SELECT text FROM annotations WHERE kind = 'tag' GROUP BY text ORDER BY count(*) DESC, text"
         return self._database.column(sql)
 
     def of_kind(self, kind: str) -> list[Annotation]:
-        """All of one kind, the oldest first."""
+        """Return all of one kind, the oldest first."""
         return self._database.read(Annotation, "SELECT * FROM annotations WHERE kind = ? ORDER BY made_ms", (kind,))
 
     def having(self, kind: str, texts: Collection[str] = ()) -> list[SessionKey]:
-        """The sessions with such an annotation; with `texts`, with one of these, in any case."""
+        """Return the sessions with such an annotation; with `texts`, with one of these, in any case."""
         return self._database.read(
             SessionKey,
             "SELECT DISTINCT agent, native_session_id FROM annotations WHERE kind = ?1"
@@ -118,7 +118,7 @@ class AnnotationTable:
         )
 
     def views(self, group: str) -> list[View]:
-        """The lists of a group, the oldest first."""
+        """Return the lists of a group, the oldest first."""
         return self._database.read(
             View, "SELECT name, query, made_ms FROM views WHERE group_name = ? ORDER BY made_ms, name", (group,)
         )
@@ -140,7 +140,7 @@ def _drop(connection: apsw.Connection, key: SessionKey, kind: str, text: str | N
 
 
 def _index_name(connection: apsw.Connection, key: SessionKey, name: str) -> None:
-    """Have search find a session by its name, as it finds others by the titles in their digests."""
+    """Make search find a session by its name, as it finds others by the titles in their digests."""
     connection.execute(
         "UPDATE digest_text SET text = ?1 || char(10) || text WHERE NOT instr(text, ?1)"
         " AND rowid IN (SELECT id FROM digests WHERE agent = ?2 AND native_session_id = ?3)",
@@ -149,7 +149,7 @@ def _index_name(connection: apsw.Connection, key: SessionKey, name: str) -> None
 
 
 def name_sessions(connection: apsw.Connection, keys: Sequence[SessionKey]) -> None:
-    """Have sessions that the user named go by that name, whatever title their logs have."""
+    """Give sessions that the user named that title, whatever their logs say."""
     connection.executemany(
         "UPDATE sessions SET title = n.text FROM annotations n WHERE n.kind = 'name'"
         " AND n.agent = sessions.agent AND n.native_session_id = sessions.native_session_id"

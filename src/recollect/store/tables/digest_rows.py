@@ -203,7 +203,7 @@ class DigestRows:
         return [Pending(*row) for row in rows]
 
     def has_outdated(self, distiller: int) -> bool:
-        """Whether any session was never distilled, has changed since, or was looked at by another distiller last."""
+        """Check whether any session was never distilled, or last looked at by another distiller."""
         sql = (
             "SELECT 1 FROM sessions WHERE analyzed_ms IS NULL AND evicted_ms IS NULL"
             " UNION ALL SELECT 1 FROM digests WHERE checked_by < ?1"
@@ -245,20 +245,20 @@ class DigestRows:
         )
 
     def cover_less(self, fewer: Mapping[tuple[str, str], int]) -> None:
-        """Have one with so many events less be as good for these sessions; a sealed one stays what it is."""
+        """Let a digest of so many events less replace those of these sessions; a sealed one stays what it is."""
         self._database.write_all(
             f"UPDATE digests SET event_count = max(0, event_count - ?) WHERE {_KEY} AND sealed IS NULL",
             [(count, *name) for name, count in fewer.items()],
         )
 
     def set_outdated(self, agent: str, native_id: str) -> bool:
-        """Have a digest made anew from its events; False if not all of them are held any more."""
+        """Mark a digest to be made anew from its events; False if not all of them are held any more."""
         with self._database.transaction() as connection:
             connection.execute(f"UPDATE digests SET checked_by = 0 WHERE {_KEY} AND sealed IS NULL", (agent, native_id))
             return bool(connection.changes())
 
     def lines(self, roots: Sequence[str]) -> dict[str, dict[str, tuple[int, str]]]:
-        """When each sub-agent of these roots began, and its line, by root and session."""
+        """Return when each sub-agent of these roots began, and its line, by root and session."""
         rows = self._database.rows(
             "SELECT s.root_session_uid, s.session_uid, coalesce(s.started_ms, 0), d.line"
             " FROM json_each(?) r CROSS JOIN sessions s ON s.root_session_uid = r.value"
@@ -271,7 +271,7 @@ class DigestRows:
         return lines
 
     def read_back(self, agent: str, native_id: str) -> dict[str, Any] | None:
-        """All columns of a session's digest after a look at its hash, and the words it is found by.
+        """Return all columns of a session's digest after a look at its hash, and the words it is found by.
 
         None if it was never distilled; raises StoreDamaged if the digest is not what was written.
         """
@@ -335,7 +335,7 @@ _NO_DIGEST = _Known(0, 0, "")
 
 
 def _known(connection: apsw.Connection, keys: Collection[SessionKey]) -> dict[SessionKey, _Known]:
-    """The stored digests of these sessions, as far as they have any."""
+    """Return the stored digests of these sessions, as far as they have any."""
     rows = connection.execute(
         f"{KEYS}SELECT agent, native_id, d.id, d.event_count, d.outcome FROM keys CROSS JOIN digests d USING (agent)"
         " WHERE d.native_session_id = keys.native_id",

@@ -46,7 +46,7 @@ class Digests:
         self._database = database
 
     def find(self, key: SessionKey) -> bytes | None:
-        """A session's digest as JSON, checked against its hash; None if it has none of its own."""
+        """Return a session's digest as JSON, checked against its hash; None if it has none of its own."""
         rows = self._database.rows(f"SELECT digest, digest_hash FROM digests WHERE {_KEY} AND digest IS NOT NULL", key)
         if not rows:
             return None
@@ -57,7 +57,7 @@ class Digests:
         return bytes(raw)
 
     def dropped_requests(self, agent: str, native_id: str) -> int:
-        """How many requests of a session were dropped, as far as its digest tells."""
+        """Count how many requests of a session were dropped, as far as its digest tells."""
         sql = f"SELECT sealed ->> '$.request_count' FROM digests WHERE {_KEY}"
         return int(self._database.value(sql, (agent, native_id)) or 0)
 
@@ -70,13 +70,13 @@ class Digests:
         )
 
     def text(self, key: SessionKey) -> str | None:
-        """A session's digest as JSON; None if there is none of its own yet."""
+        """Return a session's digest as JSON; None if there is none of its own yet."""
         sql = "SELECT digest FROM digests WHERE agent = ? AND native_session_id = ?"
         digest = self._database.value(sql, key)
         return None if digest is None else str(digest)
 
     def words(self, uids: Collection[str]) -> dict[str, str]:
-        """The texts by which sessions' digests are found, of those that have one."""
+        """Return the texts by which sessions' digests are found, of those that have one."""
         rows = self._database.rows(
             "SELECT s.session_uid, t.text FROM sessions s JOIN digests d USING (agent, native_session_id)"
             " JOIN digest_text t ON t.rowid = d.id WHERE s.session_uid IN (SELECT value FROM json_each(?))",
@@ -85,14 +85,14 @@ class Digests:
         return dict(rows)
 
     def count(self, expression: str | None = None) -> int:
-        """How many digests there are, or match an expression of FTS5."""
+        """Count how many digests there are, or match an expression of FTS5."""
         if expression is None:
             return int(self._database.value("SELECT count(*) FROM digests"))
         sql = "SELECT count(*) FROM digest_text WHERE digest_text MATCH ?"
         return int(self._database.value(sql, (expression,))) if expression else 0
 
     def word_counts(self, words: Collection[str]) -> dict[str, int]:
-        """In how many digests each of these words stands, without those that stand in none."""
+        """Return in how many digests each of these words stands, without those that stand in none."""
         ensure_terms(self._database, "digest_text")
         # A join, for fts5vocab takes one word at a time: with IN it would read every word there is.
         sql = "SELECT v.term, v.doc FROM json_each(?) k CROSS JOIN temp.terms_digest_text v ON v.term = k.value"
@@ -121,7 +121,7 @@ class Digests:
         return [(SessionHeader(*row[:-1]), row[-1]) for row in rows]
 
     def roots(self, expression: str) -> set[str]:
-        """The roots of the sessions whose digests match an expression of FTS5."""
+        """Return the roots of the sessions whose digests match an expression of FTS5."""
         return set(
             self._database.column(
                 "SELECT DISTINCT s.root_session_uid FROM digest_text t CROSS JOIN digests d ON d.id = t.rowid"

@@ -121,7 +121,7 @@ PIECE_BYTES = 4 * 1024 * 1024  # of payloads in one transaction: others wait abo
 
 
 def in_pieces(events: Iterable[_T], bytes_of: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """A session's events, so many at a time that their payloads can be held at once."""
+    """Return a session's events, so many at a time that their payloads can be held at once."""
     piece: list[_T] = []
     size = 0
     for event in events:
@@ -199,7 +199,7 @@ class Events:
         span: range | None = None,
         kinds: Collection[str] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """A session's events in reading order, with the columns asked for.
+        """Return a session's events in reading order, with the columns asked for.
 
         With `last`, only so many from the end; with `calls`, only calls of this kind and their results; with `span`,
         only those at these places; with `kinds`, only of these.
@@ -220,7 +220,7 @@ class Events:
         return rows if last is None else rows[::-1]
 
     def place(self, key: SessionKey, name: str) -> int | None:
-        """Where the event with this end of a uid, or this seq, is in reading order; of a result, where its call is."""
+        """Return the place in order of the event with this seq or end of a uid; of a result, that of its call."""
         columns = f"SELECT {_ORDER}, call_id, role FROM events WHERE {_OF_SESSION}"
         named = "(CAST(seq AS TEXT) = ?3 OR substr(lower(hex(event_uid)), -length(?3)) = ?3)"
         by_seq = "CAST(seq AS TEXT) = ?3 DESC"  # the end of many a uid is a number, too
@@ -250,7 +250,7 @@ class Events:
         return {stream: SessionKey(agent, native_id) for stream, agent, native_id in rows}
 
     def streams(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
-        """The numbers of sessions in this store; one that is not held any more has none."""
+        """Return the numbers of sessions in this store; one that is not held any more has none."""
         rows = self._database.rows(
             "SELECT s.agent, s.native_id, s.id FROM json_each(?) k CROSS JOIN streams s"
             " ON s.agent = k.value ->> 0 AND s.native_id = k.value ->> 1",
@@ -259,7 +259,7 @@ class Events:
         return {SessionKey(agent, native_id): stream for agent, native_id, stream in rows}
 
     def around(self, event: EventHeader, count: int) -> tuple[list[EventHeader], list[EventHeader]]:
-        """So many events before and after one in its lane: what a side file holds did not happen next."""
+        """Return so many events before and after one in its lane: what a side file holds did not happen next."""
         if not count:
             return [], []
         before, after = (
@@ -273,7 +273,7 @@ class Events:
         return before[::-1], after
 
     def ends(self, streams: Collection[int]) -> dict[int, tuple[EventHeader | None, EventHeader | None]]:
-        """The first request of each session, and the last event that says how it ended."""
+        """Return the first request of each session, and the last event that says how it ended."""
         first, last = (
             f"(SELECT id FROM events WHERE stream = k.value AND lane NOT IN ('{FILES_LANE}', '{HISTORY_LANE}')"
             f" AND kind IN ({', '.join(map(repr, kinds))})"
@@ -285,20 +285,20 @@ class Events:
         return {stream: (headers.get(first), headers.get(last)) for stream, first, last in rows}
 
     def request(self, stream: int, *, is_last: bool = False, is_own: bool = False) -> EventHeader | None:
-        """A session's first request, or its last; `is_own`: of those that it did not take over from another session."""
+        """Return a session's first request, or its last; `is_own`: of those not taken over from another."""
         order = "lane, position DESC, event_uid DESC" if is_last else _ORDER
         own = " AND copy_of IS NULL" if is_own else ""
         return self._first(f"stream = ? AND kind = ?{own} ORDER BY {order}", (stream, USER_MSG))
 
     def requests(self, streams: Collection[int]) -> list[str]:
-        """What was asked for in these sessions, in a line each."""
+        """Return what was asked for in these sessions, in a line each."""
         return self._database.column(
             "SELECT summary FROM events WHERE stream IN (SELECT value FROM json_each(?)) AND kind = ? LIMIT 40",
             (json_list(streams), USER_MSG),
         )
 
     def numbered(self, stream: int, seq: int) -> list[EventHeader]:
-        """The event of a session with this seq, if there is one."""
+        """Return the event of a session with this seq, if there is one."""
         return self._chosen("stream = ? AND seq = ?", (stream, seq))
 
     def named(self, streams: Collection[int], part: str) -> list[EventHeader]:
@@ -327,7 +327,7 @@ class Events:
         )
 
     def request_of(self, event: EventHeader) -> EventHeader | None:
-        """The request that an event answers: the last one before it in its lane."""
+        """Return the request that an event answers: the last one before it in its lane."""
         return self._first(
             "stream = ? AND lane = ? AND kind = ? AND (position, event_uid) < (?, ?)"
             " ORDER BY position DESC, event_uid DESC",
@@ -335,14 +335,14 @@ class Events:
         )
 
     def next_request(self, event: EventHeader) -> EventHeader | None:
-        """What the user said next after an event in its lane."""
+        """Return what the user said next after an event in its lane."""
         return self._first(
             "stream = ? AND lane = ? AND position > ? AND kind = ? ORDER BY position",
             (event.stream, event.lane, event.position, USER_MSG),
         )
 
     def answer_to(self, event: EventHeader, *, is_last: bool) -> EventHeader | None:
-        """What the agent said next after an event, or last, before the following request."""
+        """Return what the agent said next after an event, or last, before the following request."""
         following = self.next_request(event)
         end = following.position if following else 2**62
         return self._first(
@@ -352,7 +352,7 @@ class Events:
         )
 
     def calls_after(self, event: EventHeader, count: int) -> list[EventHeader]:
-        """The agent's next calls after an event in its lane."""
+        """Return the agent's next calls after an event in its lane."""
         kinds = ", ".join(map(repr, KIND_FAMILY[TOOL_CALL]))
         return self._chosen(
             f"stream = ? AND lane = ? AND position > ? AND kind IN ({kinds}) ORDER BY position LIMIT ?",
@@ -360,7 +360,7 @@ class Events:
         )
 
     def results(self, calls: Collection[EventHeader]) -> dict[int, list[EventHeader]]:
-        """What came of calls of one session, by call: the other events with its call id, in the order of payloads."""
+        """Return what came of calls of a session, by call: other events with its call id, in the order of payloads."""
         if not calls:
             return {}
         ids = {call.id for call in calls}

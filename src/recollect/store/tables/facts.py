@@ -163,7 +163,7 @@ class FactTable:
         self._writer = writer
 
     def errors_showing(self, lines: Sequence[str]) -> list[str]:
-        """The errors that were fixed and had most of these lines in their output, at least one."""
+        """Return the errors that were fixed and had most of these lines in their output, at least one."""
         marks = ", ".join("?" * len(lines))
         counted = f"SELECT error, count(DISTINCT line) AS shown FROM error_lines WHERE line IN ({marks}) GROUP BY 1"
         rows = self._database.rows(f"{counted} ORDER BY 2 DESC, 1", lines)
@@ -212,11 +212,11 @@ class FactTable:
         ]
 
     def has_amendments(self) -> bool:
-        """Whether any decision takes the place of an earlier session's."""
+        """Check whether any decision takes the place of an earlier session's."""
         return bool(self._database.rows("SELECT 1 FROM facts WHERE subject_kind = ? LIMIT 1", (AMENDMENT,)))
 
     def moment_of(self, place: int, predicates: Sequence[str], sessions: SessionFilter) -> int | None:
-        """When the fact at this place of such facts began, the newest first; None if they are fewer.
+        """Return when the fact at this place of such facts began, the newest first; None if they are fewer.
 
         The `before_ms` of `sessions` is that of the facts.
         """
@@ -267,7 +267,7 @@ class FactTable:
         return len(new)
 
     def notes(self) -> list[tuple[Note, str | None]]:
-        """All notes with what the user said of them since, the oldest first."""
+        """Return all notes with what the user said of them since, the oldest first."""
         columns = ", ".join(f"n.{name}" for name in Note._fields)
         rows = self._database.rows(
             f"SELECT {columns}, v.verdict FROM notes n LEFT JOIN verdicts v ON v.fact_uid = n.note_uid"
@@ -276,7 +276,7 @@ class FactTable:
         return [(Note(*row[:-1]), row[-1]) for row in rows]
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
-        """All of them as lines of the ledger."""
+        """Return all of them as lines of the ledger."""
         names = [one.name for one in VERDICTS.columns]
         rows = self._database.rows(f"SELECT {', '.join(names)} FROM verdicts")
         verdicts = [(VERDICT, dict(zip(names, row, strict=True))) for row in rows]

@@ -163,7 +163,7 @@ class GroupTable:
         database.write("DELETE FROM pointers WHERE group_name = ?", (group,))
 
     def bookmarks(self, group: str | None = None) -> list[BookmarkRow]:
-        """The bookmarks of a group, or of all there are, the newest first."""
+        """Return the bookmarks of a group, or of all there are, the newest first."""
         rows = self._database.rows(
             "SELECT id, group_name, agent, native_session_id, name, created_ms, archived_ms FROM session_history"
             " WHERE ?1 IS NULL OR group_name = ?1 ORDER BY id DESC",
@@ -190,7 +190,7 @@ class GroupTable:
             ledger.rewrite(lambda record: record.kind != BOOKMARK or record.data != gone)
 
     def answer(self, group: str, request: str) -> str | None:
-        """The answer that a request got, as JSON; None for a new one."""
+        """Return the answer that a request got, as JSON; None for a new one."""
         sql = "SELECT answer FROM group_requests WHERE group_name = ? AND request = ?"
         answer = self._database.value(sql, (group, request))
         return None if answer is None else str(answer)

@@ -5,15 +5,7 @@ from typing import NamedTuple
 
 import orjson
 
-from recollect.kinds import (
-    FILES_LANE,
-    HISTORY_LANE,
-    MAIN_LANE,
-    QUEUE_ONLY,
-    STAND_IN_LANE,
-    SessionKey,
-    may_tell_queued,
-)
+from recollect.kinds import FILES_LANE, HISTORY_LANE, MAIN_LANE, QUEUE_ONLY, STAND_IN_LANE, SessionKey, may_tell_queued
 from recollect.schema import name_half
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import CONTENT, IS_TYPED, MAY_REPEAT, STANDS_IN, Events
@@ -103,7 +95,7 @@ class Lineage:
         return {(names[stream], owners[half]) for stream, half in links if half in owners}
 
     def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
-        """The sessions of these hashes, as far as their events or what they used are held."""
+        """Return the sessions of these hashes, as far as their events or what they used are held."""
         streams = {
             half: self._database.value(
                 "SELECT coalesce((SELECT stream FROM events WHERE event_uid BETWEEN ?1 AND ?2 LIMIT 1),"
@@ -117,7 +109,7 @@ class Lineage:
         return {half: names[stream] for half, stream in streams.items() if stream in names}
 
     def main_line(self, key: SessionKey) -> list[Candidate]:
-        """A session's own line, in its order."""
+        """Return a session's own line, in its order."""
         rows = self._database.iter_rows(
             f"SELECT {_CANDIDATE} FROM streams s CROSS JOIN events e ON e.stream = s.id"
             " WHERE s.agent = ? AND s.native_id = ? AND lane = '' ORDER BY position, event_uid",
@@ -126,7 +118,7 @@ class Lineage:
         return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
 
     def first_own_ms(self, key: SessionKey) -> int:
-        """When a session first did what no other session holds; 0 if all it has is shared."""
+        """Return when a session first did what no other session holds; 0 if all it has is shared."""
         own = "NOT EXISTS (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream)"
         first_ms = self._database.value(
             "SELECT min(ts_ms) FROM streams s CROSS JOIN events e ON e.stream = s.id"
@@ -136,7 +128,7 @@ class Lineage:
         return 0 if first_ms is None else int(first_ms)
 
     def requests(self, uids: Mapping[SessionKey, bytes]) -> dict[SessionKey, Request]:
-        """For each session the event that it names as the one before its first, if another session holds it.
+        """Return for each session the event it names as the one before its first, if another session holds it.
 
         An event's uid ends with a hash of the agent's own id for it, which is mostly what it is copied by.
         """
@@ -260,7 +252,7 @@ class Lineage:
         }
 
     def _lanes(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], set[str]]:
-        """Where events of these sessions come from: the agent's log, a stand-in for it, or a history of prompts."""
+        """Return where events of these sessions come from: the agent's log, a stand-in for it, a history of prompts."""
         names = f"iif(e.lane IN ('{HISTORY_LANE}', '{STAND_IN_LANE}', '{FILES_LANE}'), e.lane, '')"
         rows = self._database.rows(
             f"{KEYS}SELECT DISTINCT s.agent, s.native_id, {names} FROM keys CROSS JOIN streams s"

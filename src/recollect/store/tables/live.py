@@ -125,7 +125,7 @@ class LiveSessions:
         self._announced = -1
 
     def announce(self) -> None:
-        """Have sweeps hold the turn to write for shorter, and no commit wait for the log, until this is closed."""
+        """Make sweeps hold the turn to write for shorter, and no commit wait for the log, until this is closed."""
         if self._announced < 0:
             self._announced = announce_live(self._cache.path.parent)
             self._cache.leave_log()
@@ -142,7 +142,7 @@ class LiveSessions:
                     self._write(put)
 
     def find(self, agent: str, key: str) -> LiveRow | None:
-        """The session that a key stands for now."""
+        """Return the session that a key stands for now."""
         return next(iter(self._select("agent = ? AND key = ?", (agent, key))), None)
 
     def find_session(self, agent: str, native_id: str) -> LiveRow | None:
@@ -211,7 +211,7 @@ class LiveSessions:
         return taken.written
 
     def show(self, rows: Sequence[LiveRow]) -> list[LiveRow]:
-        """Have lasting rows say when sessions were last active and how much was said; returns those without one.
+        """Note in lasting rows when sessions were last active and how much was said; return those without one.
 
         Not flushed: until a sweep has written such a row, it can be made again from what was appended.
         """
@@ -244,7 +244,7 @@ class LiveSessions:
         return [(native_id, info) for native_id, info in self._cache.rows(sql, (agent,)) if info is not None]
 
     def figures(self, agent: str, native_id: str) -> dict[str, int]:
-        """What a session's events add up to, for a row that is made again."""
+        """Return what a session's events add up to, for a row that is made again."""
         counts = (
             f"count(*) FILTER (WHERE coalesce(base_kind, kind) IN ('{USER_MSG}', '{ASSISTANT_MSG}')) messages",
             f"count(*) FILTER (WHERE coalesce(base_kind, kind) = '{USER_MSG}') turns",
@@ -257,12 +257,12 @@ class LiveSessions:
         return dict(zip(names, (value or 0 for value in row), strict=True))
 
     def messages(self, row: LiveRow, last: int | None = None) -> list[MessageRow]:
-        """The messages of the session's history, oldest first; with `last`, only so many from the end."""
+        """Return the messages of the session's history, oldest first; with `last`, only so many from the end."""
         kinds = f"content_type NOT IN ('{MEDIA}', '{SUMMARY}')"
         return self._messages(row, f"position >= {row.first_position:d} AND {kinds}", last)
 
     def messages_after(self, row: LiveRow, native_id: str | None, added: Collection[str]) -> list[MessageRow]:
-        """The messages behind one of the session, and those of `added`, oldest first."""
+        """Return the messages behind one of the session, and those of `added`, oldest first."""
         sql = f"SELECT position FROM events WHERE {_OF_SESSION} AND native_id = ?3"
         last = self._cache.value(sql, (row.agent, row.native_id, native_id)) if native_id is not None else None
         behind = self._messages(row, f"position > {0 if last is None else last:d} AND content_type <> '{MEDIA}'", None)
@@ -273,12 +273,12 @@ class LiveSessions:
         return [*early, *behind]
 
     def message_ids(self, row: LiveRow) -> list[str]:
-        """The ids of everything that was said in the session."""
+        """Return the ids of everything that was said in the session."""
         sql = f"SELECT native_id FROM events WHERE content_type IS NOT NULL AND {_OF_SESSION}"
         return self._cache.column(sql, (row.agent, row.native_id))
 
     def summaries(self, row: LiveRow) -> list[MessageRow]:
-        """What stands for the messages before the history begins: the last summary, if there is one."""
+        """Return what stands for the messages before the history begins: the last summary, if there is one."""
         return self._messages(row, f"content_type = '{SUMMARY}'", 1)
 
     def _messages(self, row: LiveRow, condition: str, last: int | None) -> list[MessageRow]:
@@ -290,11 +290,11 @@ class LiveSessions:
         return [MessageRow(*values) for values in reversed(rows)]
 
     def appended(self, row: LiveRow, reader: int) -> list[tuple[int, int]]:
-        """Where the payloads of what a live host appended are, in the order it was appended in."""
+        """Return where the payloads of what a live host appended are, in the order it was appended in."""
         return self._places(row, "reader = ?3", reader)
 
     def media(self, row: LiveRow) -> list[tuple[int, int]]:
-        """Where the payloads of a session's references to files are."""
+        """Return where the payloads of a session's references to files are."""
         return self._places(row, "content_type = ?3", MEDIA)
 
     def _places(self, row: LiveRow, condition: str, value: int | str) -> list[tuple[int, int]]:

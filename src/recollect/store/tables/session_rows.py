@@ -209,7 +209,7 @@ class SessionRows:
             )
 
     def task_refs(self) -> list[str]:
-        """The tasks of all sessions, each once."""
+        """Return the tasks of all sessions, each once."""
         return self._database.column("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")
 
     def set_task_refs(self, refs: Mapping[SessionKey, str]) -> None:
@@ -220,12 +220,12 @@ class SessionRows:
         )
 
     def spawned(self, parent_uid: str) -> list[SessionKey]:
-        """The sessions that this one spawned itself."""
+        """Return the sessions that this one spawned itself."""
         sql = "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?"
         return self._database.read(SessionKey, sql, (parent_uid,))
 
     def places(self, keys: Iterable[SessionKey] | None = None) -> list[Place]:
-        """Where every session worked, or each of these."""
+        """Return where every session worked, or each of these."""
         columns = ", ".join(f's."{name}"' for name in Place._fields)
         if keys is None:
             return self._database.read(Place, f"SELECT {columns} FROM sessions s ORDER BY session_uid")
@@ -240,7 +240,7 @@ class SessionRows:
         return self._database.read(SessionKey, sql, (len(folder) + 1, f"{folder}/"))
 
     def has_groups(self) -> bool:
-        """Whether any session belongs to a group other than the main one."""
+        """Check whether any session belongs to a group other than the main one."""
         return self._database.value("SELECT 1 FROM sessions WHERE \"group\" <> 'main' LIMIT 1") is not None
 
     def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
@@ -263,7 +263,7 @@ class SessionRows:
                     connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?", sessions)
 
     def event_counts(self) -> dict[tuple[str, str], int]:
-        """How many events each session had when its row was made; without those whose events were dropped since."""
+        """Count the events each session had when its row was made, without sessions whose events were dropped since."""
         sql = "SELECT agent, native_session_id, event_count FROM sessions WHERE evicted_ms IS NULL"
         return {(agent, native_id): count for agent, native_id, count in self._database.rows(sql)}
 

@@ -39,7 +39,7 @@ class SessionHeader(NamedTuple):
         return SessionKey(self.agent, self.native_session_id)
 
     def is_of_repo(self, name: str | None) -> bool:
-        """Whether its repository has this name, or one that ends so; None is any."""
+        """Check whether its repository has this name, or one that ends so; None is any."""
         return name is None or f"/{self.repo or ''}".lower().endswith(f"/{name.strip('/')}".lower())
 
 
@@ -117,7 +117,7 @@ class Sessions:
         self._database = database
 
     def of(self, keys: Collection[SessionKey]) -> dict[SessionKey, SessionHeader]:
-        """The headers of these sessions; one that is still being read for the first time has none."""
+        """Return the headers of these sessions; one that is still being read for the first time has none."""
         rows = self._database.rows(
             f"SELECT {HEADER_COLUMNS} FROM json_each(?) k CROSS JOIN sessions s"
             " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
@@ -140,12 +140,12 @@ class Sessions:
         return self._select(conditions, bindings, sort, f" LIMIT {-1 if limit is None else limit:d} OFFSET {offset:d}")
 
     def count(self, criteria: SessionFilter = ANY_SESSION) -> int:
-        """How many sessions match."""
+        """Count how many sessions match."""
         conditions, bindings = session_conditions(criteria)
         return int(self._database.value(f"SELECT count(*) FROM sessions WHERE {conditions}", bindings))
 
     def find_named(self, key: SessionKey) -> "Session | None":
-        """The session with these ids, if there is a row of it."""
+        """Return the session with these ids, if there is a row of it."""
         return next(iter(self._select("agent = ? AND native_session_id = ?", [*key])), None)
 
     def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
@@ -207,14 +207,14 @@ class Sessions:
         return {SessionKey(agent, native_id): ended_ms for agent, native_id, ended_ms in rows}
 
     def names(self, of: str) -> list[str]:
-        """The agents, repos, branches or models that there are sessions of, the latest first."""
+        """Return the agents, repos, branches or models that there are sessions of, the latest first."""
         column = {"agent": "agent", "repo": "repo", "branch": "git_branch", "model": "model"}[of]
         return self._database.column(
             f"SELECT {column} FROM sessions WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY max(ended_ms) DESC, 1"
         )
 
     def folders(self) -> list[tuple[str, str]]:
-        """Every folder that sessions worked in or called their checkout, with the repository's name."""
+        """Return every folder that sessions worked in or called their checkout, with the repository's name."""
         return self._database.rows(
             "SELECT cwd, repo FROM sessions WHERE cwd IS NOT NULL AND repo IS NOT NULL"
             " UNION SELECT git_root, repo FROM sessions WHERE git_root IS NOT NULL AND repo IS NOT NULL"
@@ -227,7 +227,7 @@ class Sessions:
         )
 
     def roots_of_repo(self, name: str) -> set[str]:
-        """The roots of the sessions in repositories of this name."""
+        """Return the roots of the sessions in repositories of this name."""
         sql = f"SELECT DISTINCT root_session_uid FROM sessions WHERE {_TESTS['repo ending']}"
         return set(self._database.column(sql, (escaped(name.strip("/")),)))
 
@@ -241,7 +241,7 @@ class Sessions:
         )
 
     def trees(self, keys: Collection[SessionKey]) -> set[str]:
-        """The ids of all sessions that belong together with any of these: its root, and what that spawned."""
+        """Return the ids of all sessions that belong together with any of these: its root, and what that spawned."""
         return set(
             self._database.column(
                 "SELECT session_uid FROM sessions WHERE root_session_uid IN"
@@ -252,7 +252,7 @@ class Sessions:
         )
 
     def kin(self, uid: str) -> list[tuple[SessionHeader, str]]:
-        """What a session goes on from, what goes on from it or from the same one, and who spawned it, each with why."""
+        """Return what a session continues, what continues it or the same one, and who spawned it, each with why."""
         rows = self._database.rows(
             f"SELECT {HEADER_COLUMNS}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
             " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it'"
@@ -291,7 +291,7 @@ def _recent(criteria: SessionFilter) -> tuple[str, list[Any]]:
 
 
 def session_conditions(criteria: SessionFilter) -> tuple[str, list[Any]]:
-    """What a session must meet, as SQL on the table `sessions`."""
+    """Return what a session must meet, as SQL on the table `sessions`."""
     clauses: list[str] = []
     bindings: list[Any] = []
     for columns, is_chosen in ((criteria.chosen, True), (criteria.excluded, False)):
@@ -334,7 +334,7 @@ OF_DIGESTS = (
 
 
 def row_conditions(criteria: SessionFilter, of_sessions: str, moment: str) -> tuple[list[str], list[Any]]:
-    """What rows that sessions have in other tables must meet; the times are those of the rows, in the column `moment`.
+    """Return what rows of sessions in other tables must meet; the times are those of the rows, in the column `moment`.
 
     `of_sessions` is the test for a row whose session is among those that `{}` selects from `sessions`.
     """

@@ -114,7 +114,7 @@ class Sources:
         self._database = database
 
     def known(self, host: str, agent: str, paths: Iterable[str] | None = None) -> dict[str, KnownSource]:
-        """The files of an agent that this host has read, by path: all, or those among `paths`."""
+        """Return the files of an agent that this host has read, by path: all, or those among `paths`."""
         condition = "host = ? AND agent = ?"
         if paths is None:
             sources = self._known(condition, (host, agent))
@@ -123,7 +123,7 @@ class Sources:
         return {source.row.path: source for source in sources}
 
     def known_elsewhere(self, host: str, agent: str) -> dict[str, KnownSource]:
-        """Every file of an agent that exactly one other host has read, by path."""
+        """Return every file of an agent that exactly one other host has read, by path."""
         sources = self._known("host <> ? AND agent = ?", (host, agent))
         times = Counter(source.row.path for source in sources)
         return {source.row.path: source for source in sources if times[source.row.path] == 1}
@@ -136,11 +136,11 @@ class Sources:
         return [KnownSource(row[size], SourceRow._make(row[:size]), row[size + 1], row[size + 2]) for row in rows]
 
     def state(self, source: int) -> str:
-        """What the adapter remembers of a source."""
+        """Return what the adapter remembers of a source."""
         return str(self._database.value("SELECT state FROM sources WHERE id = ?", (source,)))
 
     def is_known(self, row: SourceRow) -> bool:
-        """Whether a file at this place was read before."""
+        """Check whether a file at this place was read before."""
         key = (row.host, row.agent, row.path)
         return self._database.value("SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path = ?", key) is not None
 
@@ -178,7 +178,7 @@ class Sources:
         return int(source)
 
     def read_again(self, stream: int) -> None:
-        """Have the next sweep read all files of a session from their start."""
+        """Make the next sweep read all files of a session from their start."""
         self._database.write(
             "UPDATE sources SET mtime_ns = -1, reader = ?, offset = 0, line = 0, head = '', tail = '', state = '{}'"
             " WHERE id IN (SELECT source FROM stream_sources WHERE stream = ?)",
@@ -191,7 +191,7 @@ class Sources:
             self._upsert(connection, row, failure)
 
     def move(self, source: KnownSource, host: str, path: str) -> None:
-        """The agent moved a file, as some do to archive it, or the host was renamed: the same source elsewhere."""
+        """Note that a source is elsewhere: its agent moved the file, say to archive it, or the host was renamed."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE sources SET host = ?, path = ?, gone_ms = NULL WHERE id = ?", (host, path, source.id)
@@ -199,7 +199,7 @@ class Sources:
             _make_dirty(connection, [source.id])
 
     def mark_gone(self, sources: Sequence[int], *, is_gone: bool = True) -> None:
-        """The files are no longer there, or there again. What was read from them stays."""
+        """Note that files are no longer there, or there again. What was read from them stays."""
         if sources:
             gone_ms = now_ms() if is_gone else None
             with self._database.transaction() as connection:
@@ -226,12 +226,12 @@ class Sources:
         )
 
     def folders(self, host: str) -> set[str]:
-        """The folders in which files were read, with a slash at their end."""
+        """Return the folders in which files were read, with a slash at their end."""
         paths = self._database.iter_rows("SELECT path FROM sources WHERE host = ?", (host,))
         return {path.rpartition("/")[0] + "/" for (path,) in paths}
 
     def roots(self, host: str, roots: Mapping[str, Iterable[Path]]) -> dict[str, list[str]]:
-        """The agents' homes, links resolved, below which files are known; by agent."""
+        """Return the agents' homes, links resolved, below which files are known; by agent."""
         resolved = {agent: sorted({os.path.realpath(path) for path in paths}) for agent, paths in roots.items()}
         return {
             agent: [path for path in paths if self._has_any(host, agent, path)] for agent, paths in resolved.items()
@@ -268,7 +268,7 @@ class Sources:
 
 
 def _make_dirty(connection: apsw.Connection, sources: Sequence[int], at_most: int = 1 << 30) -> None:
-    """Have the sessions of these sources accounted for again, but for sources that tell of too many."""
+    """Mark the sessions of these sources to be accounted for again, but for sources that tell of too many."""
     connection.executemany(
         "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM stream_sources WHERE source = ?1)"
         " AND (SELECT count(*) FROM stream_sources WHERE source = ?1) <= ?2",
@@ -277,6 +277,6 @@ def _make_dirty(connection: apsw.Connection, sources: Sequence[int], at_most: in
 
 
 def path_key(path: Path) -> str:
-    """A path as text that a database takes: bytes that are no UTF-8 are written as escapes."""
+    """Return a path as text that a database takes: bytes that are no UTF-8 are written as escapes."""
     text = str(path)
     return text if text.isascii() else os.fsencode(text).decode("utf-8", "backslashreplace")

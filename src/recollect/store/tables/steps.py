@@ -98,7 +98,7 @@ class StoredSession(NamedTuple):
 
     @property
     def is_held(self) -> bool:
-        """Whether any event of it is."""
+        """True if any event of it is."""
         return bool(self.steps) or self.kept is not None
 
 
@@ -140,12 +140,12 @@ class Steps:
             yield group
 
     def counts(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
-        """About how many events are held of each session; none for sessions of which nothing is."""
+        """Return about how many events are held of each session; none for sessions of which nothing is."""
         rows = self._rows(keys, "SELECT agent, native_id, next_seq FROM keys JOIN streams USING (agent, native_id)")
         return {SessionKey(agent, native_id): next_seq for agent, native_id, next_seq in rows}
 
     def read(self, keys: Sequence[SessionKey], kept: Mapping[SessionKey, Kept] = _NOTHING) -> list[StoredSession]:
-        """All that is held of these sessions, as far as anything is, in their order; less what a `kept` stands for."""
+        """Return all that is held of these sessions, in their order, less what a `kept` stands for."""
         sql = "SELECT agent, native_id, id, discovered_ms FROM keys JOIN streams USING (agent, native_id)"
         rows = self._rows(keys, sql)
         streams = {SessionKey(agent, native_id): rest for agent, native_id, *rest in rows}
@@ -169,7 +169,7 @@ class Steps:
         ]
 
     def of(self, key: SessionKey) -> list[Step]:
-        """The events that are held of a session, in reading order."""
+        """Return the events that are held of a session, in reading order."""
         streams = self._database.column("SELECT id FROM streams WHERE agent = ? AND native_id = ?", key)
         return [step for stream in streams for step in self._steps(stream, None)]
 
@@ -184,7 +184,7 @@ class Steps:
         return list(map(_step, rows))
 
     def responses(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[Response]]:
-        """What sessions' own responses used; copies are counted where they were made."""
+        """Return what sessions' own responses used; copies are counted where they were made."""
         columns = ", ".join(Response._fields)
         rows = self._rows(
             keys,
@@ -202,7 +202,7 @@ class Steps:
         )
 
     def are_left_behind(self, key: SessionKey, boundary: Boundary, late: Sequence[Step]) -> bool:
-        """Whether a branch that was left behind has events on both sides of a boundary."""
+        """Check whether a branch that was left behind has events on both sides of a boundary."""
         known = {step.event_uid for step in late}
         requests = {step.parent_uid for step in late if step.base_kind == USER_MSG and step.parent_uid}
         parents = {step.parent_uid for step in late if step.parent_uid} - known
@@ -220,7 +220,7 @@ class Steps:
         )
 
     def totals(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[CostTotalRow]]:
-        """The running totals of sessions whose agent tells any, the least first."""
+        """Return the running totals of sessions whose agent tells any, the least first."""
         rows = self._rows(
             keys,
             "SELECT s.agent, s.native_id, ledger, usd, ts_ms FROM keys CROSS JOIN streams s USING (agent, native_id)"
@@ -241,7 +241,7 @@ class Steps:
         return self._database.rows(KEYS + sql, (json_keys(keys),))
 
     def payloads(self, key: SessionKey, steps: Iterable[Step]) -> dict[bytes, dict[str, Any]]:
-        """The payloads of some events, by event; each frame is unpacked once."""
+        """Return the payloads of some events, by event; each frame is unpacked once."""
         ordered = sorted(steps, key=lambda step: step.payload_start)
         places = [(step.payload_start, step.payload_bytes) for step in ordered]
         contents = self._payloads.iter(key, places) if places else ()

@@ -142,12 +142,12 @@ class Streams:
         return self._database.read(SessionKey, sql, bindings)
 
     def names(self) -> dict[SessionKey, int]:
-        """The streams of all sessions."""
+        """Return the streams of all sessions."""
         rows = self._database.iter_rows("SELECT id, agent, native_id FROM streams")
         return {SessionKey(agent, native_id): stream for stream, agent, native_id in rows}
 
     def set_dirty(self, keys: Iterable[tuple[str, str]] | None = None, is_dirty: bool = True) -> None:
-        """Have sessions accounted for again: these, or all; or note that they were."""
+        """Mark sessions, these or all, to be accounted for again; or note that they were."""
         if keys is None:
             self._database.write("UPDATE streams SET is_dirty = ?", (is_dirty,))
         else:
@@ -155,11 +155,11 @@ class Streams:
             self._database.write_all(sql, [(is_dirty, *key) for key in keys])
 
     def has_infos(self) -> bool:
-        """Whether any source was ever read that says something of a session."""
+        """Check whether any source was ever read that says something of a session."""
         return self._database.value("SELECT 1 FROM infos LIMIT 1") is not None
 
     def infos_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[dict[str, Any]]]:
-        """What each source says about each of these sessions."""
+        """Return what each source says about each of these sessions."""
         rows = self._database.rows(
             f"{KEYS}SELECT keys.agent, keys.native_id, i.info FROM keys CROSS JOIN infos i USING (agent, native_id)"
             " JOIN sources s ON s.id = i.source ORDER BY s.kind, s.host, s.path",
@@ -172,12 +172,12 @@ class Streams:
         return infos
 
     def held(self, keys: Collection[SessionKey]) -> set[SessionKey]:
-        """Those of which any events are held."""
+        """Return those of which any events are held."""
         sql = f"{KEYS}SELECT agent, native_id FROM keys JOIN streams USING (agent, native_id)"
         return set(self._keys(sql, (json_keys(keys),)))
 
     def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Ancestry]:
-        """What sessions say of their origin: the first source that says anything counts, in a stable order."""
+        """Return what sessions say of their origin: the first source that says anything counts, in a stable order."""
         rows = self._database.iter_rows(
             f"{KEYS}SELECT keys.agent, keys.native_id,"
             " i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms"
@@ -262,7 +262,7 @@ class Streams:
                 packs.drop_own_packs(self._database.path.parent, agent, native_id)
 
     def _is_in(self, stream: int, sources: Sequence[int], moments: Callable[[int], set[int]]) -> bool:
-        """Whether sources name the moments of all events of a session; files beside a log name none of their own."""
+        """Check whether sources name the moments of all events; files beside a log name none of their own."""
         rows = self._database.rows(
             f"SELECT DISTINCT ts_ms FROM events WHERE stream = ? AND ts_ms IS NOT NULL AND lane <> '{FILES_LANE}'",
             (stream,),
@@ -270,7 +270,7 @@ class Streams:
         return {ts_ms for (ts_ms,) in rows} <= set().union(*map(moments, sources)) if rows else True
 
     def emptied(self, keys: Collection[SessionKey]) -> list[SessionKey]:
-        """Those that only an older version of an adapter found: their source, read again, has nothing of them."""
+        """Return those that only an older version of an adapter found: their source, read again, has none of them."""
         sql = (
             f"{KEYS}SELECT agent, native_id FROM keys JOIN streams s USING (agent, native_id)"
             " WHERE pack_generation > 1 AND NOT EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
@@ -330,14 +330,14 @@ class NamedValues:
         self.at_hand: dict[SessionKey, list[NamedValue]] = defaultdict(list)  # until they are settled
 
     def remember(self, batches: "Iterable[Batch]") -> None:
-        """Have the values of batches at hand, which is in memory only."""
+        """Keep the values of batches at hand, in memory only."""
         for batch in batches:
             for part in batch.streams:
                 if part.named:
                     self.at_hand[SessionKey(batch.source.agent, part.native_id).root] += part.named
 
     def all(self) -> dict[SessionKey, dict[str, str]]:
-        """The rules of all values by the digits of their marks, for each session with its sub-agents."""
+        """Return the rules of all values by the digits of their marks, for each session with its sub-agents."""
         return by_root(self._marks("1"))
 
     def due(self) -> list[NamedMark]:
