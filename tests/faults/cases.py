@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -20,23 +19,14 @@ from recollect.api import doctor, open_memory, restore
 from recollect.errors import RecollectError
 from recollect.live import Backfill, Live
 from tests.faults.crashes import Case, MakeCase
-from tests.faults.rig import Held, command, examine, run, sweep
+from tests.faults.outside import OUTSIDE
+from tests.faults.rig import Held, command, examine, run, sweep, swept_sessions
 from tests.faults.work import Writers, texts_on_disk
 from tests.forget.traces import Planted, left_in, rare_words
 from tests.logs import session_id
 
 _CHOSEN = session_id(3)  # of an agent that gives every session a folder of its own
 _CROWDED = "[retention]\nraw_soft_cap = 1\nraw_hard_cap = 1\n"
-
-
-def _swept(folder: Path, seed: int, settings: str = "") -> Writers:
-    """Sessions, some with payloads in packs, and the store of them."""
-    writers = Writers(folder / "home", seed, big_share=0.1)
-    writers.write([6] * 6)
-    writers.finish()
-    sweep(folder / "template", *writers.roots)
-    (folder / "template" / "config.toml").write_text(settings)
-    return writers
 
 
 def _problems(store: Path) -> Iterator[str]:
@@ -80,7 +70,7 @@ def _judge_forgetting(store: Path, planted: Planted, clean: Held | None, bug: st
 
 
 def rescanning(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 32)
+    writers = swept_sessions(folder, 32)
     word = min(_words_of(writers, _CHOSEN), key=len)  # one that is short enough to be indexed
     (folder / "template" / "config.toml").write_text(f"[redact.rules]\nown = '{word}'\n")
     return Case("rescan", ["redact", "--rescan"], writers, folder / "template", bug, _judge_rescan)
@@ -106,7 +96,7 @@ def _judge_rescan(store: Path, writers: Writers, clean: Held | None, bug: str | 
 
 def evicting(folder: Path, bug: str | None) -> Case:
     words = ["retention"]
-    return Case("retention", words, _swept(folder, 33, _CROWDED), folder / "template", bug, _judge_eviction)
+    return Case("retention", words, swept_sessions(folder, 33, _CROWDED), folder / "template", bug, _judge_eviction)
 
 
 def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -126,12 +116,43 @@ def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str 
     return [*findings, *_problems(store)]
 
 
+def rehydrating(folder: Path, bug: str | None) -> Case:
+    writers, template = swept_sessions(folder, 46, _CROWDED), folder / "template"
+    assert run(command("retention"), template).returncode == 0
+    (template / "config.toml").unlink()
+    words = ["rehydrate", _CHOSEN, *writers.root_flags]
+    return Case("rehydrate", words, writers, template, bug, _judge_rehydration)
+
+
+def _judge_rehydration(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """The session is evicted or whole; another run makes it whole, and the others stay evicted."""
+    assert clean is not None
+    expected = [event.event_uid for event in clean.events if _CHOSEN in event.session_uid]
+    findings = [] if (early := _raw(store)) in ({}, {_CHOSEN: expected}) else [f"half done: {early}"]
+    done = run(command("rehydrate", _CHOSEN, *writers.root_flags), store)
+    if done.returncode not in ((0, 4) if early else (0,)):  # what is back is not evicted any more
+        findings.append(f"exit code {done.returncode}: {done.stderr}")
+    findings += [] if (late := _raw(store)) == {_CHOSEN: expected} else [f"after another run: {late}"]
+    with open_memory(store) as memory:
+        digests = {session.session_uid: memory.digest(session).covers for session in memory.sessions()}
+    if digests != {uid: digest.covers for uid, digest in clean.digests.items()}:
+        findings.append("other digests than a clean store")
+    return [*findings, *_problems(store)]
+
+
+def _raw(store: Path) -> dict[str, list[str]]:
+    """The events of the sessions that have some."""
+    with open_memory(store) as memory:
+        held = [(session, memory.events(session, with_copies=True)) for session in memory.sessions()]
+    return {session.native_session_id: [event.event_uid for event in events] for session, events in held if events}
+
+
 # Copies of the store
 
 
 def backing_up(folder: Path, bug: str | None) -> Case:
     words = ["backup", "{store}.backup"]
-    return Case("backup", words, _swept(folder, 34), folder / "template", bug, _judge_backup)
+    return Case("backup", words, swept_sessions(folder, 34), folder / "template", bug, _judge_backup)
 
 
 def _judge_backup(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -157,7 +178,7 @@ def _differing(backup: Path, target: Path, clean: Held | None) -> Sequence[str]:
 
 
 def restoring(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 35)
+    writers = swept_sessions(folder, 35)
     with open_memory(folder / "template") as memory:
         memory.backup(folder / "backup.tar.zst")
     writers.write([3] * 6)
@@ -183,7 +204,7 @@ def _judge_restore(store: Path, writers: Writers, clean: Held | None, bug: str |
 
 def archiving(folder: Path, bug: str | None) -> Case:
     words = ["archive", _CHOSEN, "--to", "{store}.documents"]
-    return Case("archive", words, _swept(folder, 36), folder / "template", bug, _judge_archive)
+    return Case("archive", words, swept_sessions(folder, 36), folder / "template", bug, _judge_archive)
 
 
 def _judge_archive(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -203,14 +224,16 @@ def _judge_archive(store: Path, writers: Writers, clean: Held | None, bug: str |
 # What users want remembered
 
 
+_REMEMBER = ["remember", "--topic", "cache", "We keep no cache"]
+
+
 def remembering(folder: Path, bug: str | None) -> Case:
-    words = ["remember", "--topic", "cache", "We keep no cache"]
-    return Case("remember", words, _swept(folder, 38), folder / "template", bug, _judge_note)
+    return Case("remember", _REMEMBER, swept_sessions(folder, 38), folder / "template", bug, _judge_note)
 
 
 def _judge_note(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
     """Whether it is remembered once after the command was given again, by the databases and by the ledger."""
-    done = run(command("remember", "--topic", "cache", "We keep no cache"), store)
+    done = run(command(*_REMEMBER), store)
     findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     with open_memory(store) as memory:
         held = [fact.fact_uid for fact in memory.knowledge.decisions() if fact.method == "remember"]
@@ -226,7 +249,7 @@ _HOST_SAID = {f"chat{number}": [f"message {number} {part}" for part in range(3)]
 
 
 def importing_jsonl(folder: Path, bug: str | None) -> Case:
-    writers, files = _swept(folder, 36), folder / "files"
+    writers, files = swept_sessions(folder, 36), folder / "files"
     files.mkdir()
     for key, texts in _HOST_SAID.items():
         lines = (json.dumps({"role": "user", "content": text}) for text in texts)
@@ -255,7 +278,7 @@ _HOUR_NS = 3_600_000_000_000
 
 def repacking(folder: Path, bug: str | None) -> Case:
     """One session's frames were put together and the old ones are to go; now it is the turn of another."""
-    writers, template = _swept(folder, 41), folder / "template"
+    writers, template = swept_sessions(folder, 41), folder / "template"
     _chat(template, "chat:0")
     sweep(template, *writers.roots)
     _chat(template, "chat:1", "chat:2")
@@ -305,7 +328,7 @@ def _unlike(store: Path, moment: str) -> Iterator[str]:
 
 
 def tagging(folder: Path, bug: str | None) -> Case:
-    return Case("tag", ["tag", _CHOSEN, "keep"], _swept(folder, 37), folder / "template", bug, _judge_tag)
+    return Case("tag", ["tag", _CHOSEN, "keep"], swept_sessions(folder, 37), folder / "template", bug, _judge_tag)
 
 
 def _judge_tag(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -321,7 +344,7 @@ def _judge_tag(store: Path, writers: Writers, clean: Held | None, bug: str | Non
 
 
 def clearing(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 38)
+    writers = swept_sessions(folder, 38)
     with open_memory(folder / "template") as memory:
         memory.groups.sessions().set(memory.session(_CHOSEN).session_uid)
     return Case("clear", ["clear", "later"], writers, folder / "template", bug, _judge_clear)
@@ -347,7 +370,7 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
 
 def going_back(folder: Path, bug: str | None) -> Case:
     """From one conversation, which is kept under a name, to another."""
-    writers = _swept(folder, 42)
+    writers = swept_sessions(folder, 42)
     with open_memory(folder / "template") as memory:
         sessions = memory.groups.sessions()
         sessions.set(memory.session(_CHOSEN).session_uid)
@@ -384,7 +407,7 @@ def _bookmarked(store: Path) -> tuple[str | None, list[tuple[str, str]]]:
 
 def serving(folder: Path, bug: str | None) -> Case:
     """One request that changes something and one that only asks, in the order of their names."""
-    writers, work = _swept(folder, 40), folder / "work"
+    writers, work = swept_sessions(folder, 40), folder / "work"
     work.mkdir()
     with open_memory(folder / "template") as memory:
         memory.groups.add("work", work)
@@ -425,13 +448,14 @@ _DELETED = session_id(2)  # of an agent whose rebuilt file is not what it wrote 
 
 
 def rebuilding(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 39)
+    writers = swept_sessions(folder, 39)
     (path,) = (path for path in writers.home.rglob("*.jsonl") if _DELETED in path.name)
     roots = (root.split("=", 1) for root in writers.roots)
     config = "".join(f"[agents.{agent}]\nroots = ['{folder}']\n" for agent, folder in roots)
     (folder / "template" / "config.toml").write_text(config)
-    case = Case("resume", ["resume", _DELETED, "--yes"], writers, folder / "template", bug, _judge_rebuild)
-    return replace(case, reset=partial(path.unlink, missing_ok=True))
+    path.unlink()
+    words = ["resume", _DELETED, "--yes"]
+    return Case("resume", words, writers, folder / "template", bug, _judge_rebuild, writers.home)
 
 
 def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -456,13 +480,17 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
 
 
 class Small(NamedTuple):
-    """A command, what asks for its effect, and what is run before. In all `{folder}` and `{store}` are filled in."""
+    """A command, what asks for its effect, and what is run before.
+
+    In the first and the last, `{folder}` is filled in, and `{store}` and the first `{fact}` in the first.
+    """
 
     words: list[str]
     question: list[str]
     before: tuple[list[str], ...] = ()
     again: tuple[int, ...] = (0,)  # how it may end when it is given again
     is_whole: bool = True  # half of it may not be seen
+    is_anew: bool = False  # on another store, which holds the sessions of one agent only
 
 
 _PLAN = "# We use pnpm\n\n- because it is fast\n"
@@ -475,6 +503,7 @@ SMALL = {
     "exclude": Small(["exclude", "/old/place/**"], ["exclude", "--json"]),
     "config": Small(["config", "domains.shop", "shops"], ["config", "--json"]),
     "decisions import": Small(["decisions", "import", "{folder}/plan.md"], ["decisions", "--json"]),
+    "audit reject": Small(["audit", "reject", "{fact}"], ["decisions", "--json"], (_REMEMBER,), again=(0, 4)),
     "group add": Small(["group", "add", "fam", "--path", "{folder}/work"], ["group", "list", "--json"], is_whole=False),
     "group remove": Small(
         ["group", "remove", "fam", "--yes"],
@@ -487,48 +516,54 @@ SMALL = {
     "import": Small(
         ["import", "{folder}/export.tar"],
         ["sessions", "--all", "--json"],
-        (["export", "{folder}/export.tar"], ["forget", _CHOSEN, "--yes"]),
+        (["export", "{folder}/export.tar"],),
         is_whole=False,
+        is_anew=True,
     ),
 }
 
 
 def small(name: str) -> MakeCase:
-    command_ = SMALL[name]
-
     def make(folder: Path, bug: str | None) -> Case:
-        writers, template = _swept(folder, 43), folder / "template"
+        writers, template = swept_sessions(folder, 43), folder / "template"
         (folder / "work").mkdir()
         (folder / "plan.md").write_text(_PLAN)
-        for words in command_.before:
-            _say(words, template, folder)
+        for words in SMALL[name].before:
+            _say([word.format(folder=folder) for word in words], template)
+        if SMALL[name].is_anew:
+            shutil.rmtree(template)
+            sweep(template, writers.roots[0])
+        with open_memory(template) as memory:
+            fact = next((fact.fact_uid for fact in memory.knowledge.decisions()), "")
+        words = [word.format(folder=folder, fact=fact, store="{store}") for word in SMALL[name].words]
+        filled = SMALL[name]._replace(words=words)
         done = shutil.copytree(template, folder / "done")
-        _say(command_.words, done, folder)
-        answers = [_answer(command_, store, folder) for store in (template, done)]
-        words = [word.replace("{folder}", str(folder)) for word in command_.words]
-        judge = partial(_judge_small, command_, folder, answers)
+        _say(words, done)
+        answers = [_answer(filled, store) for store in (template, done)]
+        assert answers[0] != answers[1] or name == "export"
+        judge = partial(_judge_small, filled, answers)
         return Case(name, words, writers, template, bug, judge)
 
     make.__name__ = name
     return make
 
 
-def _say(words: list[str], store: Path, folder: Path) -> CompletedProcess[str]:
-    return run(command(*(word.format(folder=folder, store=store) for word in words)), store)
+def _say(words: list[str], store: Path) -> CompletedProcess[str]:
+    return run(command(*(word.format(store=store) for word in words)), store)
 
 
-def _answer(small: Small, store: Path, folder: Path) -> str:
+def _answer(small: Small, store: Path) -> str:
     """What the question is answered, without moments and the store's own path."""
-    said = _say(small.question, store, folder)
+    said = _say(small.question, store)
     return re.sub(r"20\d\d-\d\d-\d\d[T ][\d:.]+Z?", "then", said.stdout.replace(str(store), "STORE") + said.stderr)
 
 
 def _judge_small(
-    small: Small, folder: Path, answers: list[str], store: Path, writers: Writers, clean: Held | None, bug: str | None
+    small: Small, answers: list[str], store: Path, writers: Writers, clean: Held | None, bug: str | None
 ) -> list[str]:
-    early = _answer(small, store, folder)
-    done = _say(small.words, store, folder)
-    late = _answer(small, store, folder)
+    early = _answer(small, store)
+    done = _say(small.words, store)
+    late = _answer(small, store)
     findings = [f"half done: {early}"] if small.is_whole and early not in answers else []
     findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode not in small.again else []
     findings += [f"after another run: {late}"] if late != answers[1] else []
@@ -537,6 +572,7 @@ def _judge_small(
 
 CASES: tuple[MakeCase, ...] = (
     *map(small, SMALL),
-    *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
+    *(forgetting, rescanning, evicting, rehydrating, backing_up, restoring, archiving, tagging, clearing),
     *(importing_jsonl, remembering, rebuilding, serving, repacking, going_back),
+    *OUTSIDE,
 )

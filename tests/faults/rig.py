@@ -94,6 +94,16 @@ def _held(memory: Memory, report: SweepReport) -> Held:
     return Held(report, sessions, events, payloads, memory.problems(), digests)
 
 
+def swept_sessions(folder: Path, seed: int, settings: str = "") -> Writers:
+    """Sessions, some with payloads in packs, and the store of them: the template of those that are struck."""
+    writers = Writers(folder / "home", seed, big_share=0.1)
+    writers.write([6] * 6)
+    writers.finish()
+    sweep(folder / "template", *writers.roots)
+    (folder / "template" / "config.toml").write_text(settings)
+    return writers
+
+
 def sweep_file(folder: Path, log: AgentLog, content: bytes) -> Held:
     """Sweep a home with one session file of this content; no file may fail as a whole."""
     home = folder / "home"
@@ -130,7 +140,7 @@ def run(
     `tracer` is a strace that watches what our own does.
     """
     environment = os.environ | {"RECOLLECT_HOME": str(store), "PYTHONDONTWRITEBYTECODE": "1"}
-    if arguments[0] == "env":
+    while arguments[0] == "env":
         environment |= [arguments[1].split("=", 1)]
         arguments = arguments[2:]
     user = NOBODY if arguments[:4] == as_nobody([]) else None

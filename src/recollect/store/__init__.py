@@ -66,7 +66,15 @@ if TYPE_CHECKING:
     from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
     from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
-    from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
+    from recollect.store.sqlite.files import (
+        abandoned,
+        drop_abandoned,
+        drop_left_beside,
+        remove,
+        replace_file,
+        sync,
+        work_name,
+    )
     from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
     from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
