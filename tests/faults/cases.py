@@ -324,22 +324,6 @@ def _unlike(store: Path, moment: str) -> Iterator[str]:
                 yield f"{key} is not found {moment}"
 
 
-# What a user says about a session
-
-
-def tagging(folder: Path, bug: str | None) -> Case:
-    return Case("tag", ["tag", _CHOSEN, "keep"], swept_sessions(folder, 37), folder / "template", bug, _judge_tag)
-
-
-def _judge_tag(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
-    """Whether the tag is there or not, and is there after the next run."""
-    done = run(command("tag", _CHOSEN, "keep"), store)
-    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
-    with open_memory(store) as memory:
-        tags = memory.annotations.of(memory.session(_CHOSEN)).tags
-    return [*findings, *([f"tags: {tags}"] if tags != ("keep",) else []), *examine(store, writers, clean, bug)]
-
-
 # Conversations of a group
 
 
@@ -494,11 +478,12 @@ class Small(NamedTuple):
 
 
 _PLAN = "# We use pnpm\n\n- because it is fast\n"
-_SHOWN = ["show", _CHOSEN, "--json"]
+_MARKS: list[str] = []  # no command prints all that a user said about a session
 SMALL = {
-    "star": Small(["star", _CHOSEN], _SHOWN),
-    "note": Small(["note", _CHOSEN, "look again"], _SHOWN),
-    "rename": Small(["rename", _CHOSEN, "a name"], _SHOWN),
+    "star": Small(["star", _CHOSEN], _MARKS),
+    "tag": Small(["tag", _CHOSEN, "keep"], _MARKS),
+    "note": Small(["note", _CHOSEN, "look again"], _MARKS),
+    "rename": Small(["rename", _CHOSEN, "a name"], _MARKS),
     "track": Small(["track", "deny", "diary"], ["track", "list", "--json"]),
     "exclude": Small(["exclude", "/old/place/**"], ["exclude", "--json"]),
     "config": Small(["config", "domains.shop", "shops"], ["config", "--json"]),
@@ -554,8 +539,13 @@ def _say(words: list[str], store: Path) -> CompletedProcess[str]:
 
 def _answer(small: Small, store: Path) -> str:
     """What the question is answered, without moments and the store's own path."""
-    said = _say(small.question, store)
-    return re.sub(r"20\d\d-\d\d-\d\d[T ][\d:.]+Z?", "then", said.stdout.replace(str(store), "STORE") + said.stderr)
+    if small.question:
+        said = _say(small.question, store)
+        answer = said.stdout + said.stderr
+    else:
+        with open_memory(store) as memory:
+            answer = str(memory.annotations.of(memory.session(_CHOSEN)))
+    return re.sub(r"20\d\d-\d\d-\d\d[T ][\d:.]+Z?", "then", answer.replace(str(store), "STORE"))
 
 
 def _judge_small(
@@ -572,7 +562,7 @@ def _judge_small(
 
 CASES: tuple[MakeCase, ...] = (
     *map(small, SMALL),
-    *(forgetting, rescanning, evicting, rehydrating, backing_up, restoring, archiving, tagging, clearing),
+    *(forgetting, rescanning, evicting, rehydrating, backing_up, restoring, archiving, clearing),
     *(importing_jsonl, remembering, rebuilding, serving, repacking, going_back),
     *OUTSIDE,
 )
