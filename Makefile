@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ATTACKS := tests/faults tests/web/test_guard.py tests/mcp/test_protocol.py tests/test_states.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test soak graphiti fix bench screenshots lock licences lowest clean
+.PHONY: demo test soak soak-all graphiti fix bench screenshots lock licences lowest clean
 
 demo: $(STAMP)  ## install, then the main job on bundled sample sessions
 	@$(BIN)/recollect demo
@@ -20,10 +21,13 @@ test: $(STAMP)  ## install, then everything CI runs
 	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
 	$(BIN)/pytest -n auto --dist worksteal
 
-soak: $(STAMP)  ## the long forms of the randomised tests, then the table of attacks; RECOLLECT_SOAK=all strikes every write
+soak: $(STAMP)  ## the attacks of docs/internal/attacks.md as often as its table asks, in at most 40 minutes
 	rm -f .attacks.jsonl
-	RECOLLECT_SOAK=$${RECOLLECT_SOAK:-1} RECOLLECT_ATTACKS=$(CURDIR)/.attacks.jsonl $(BIN)/pytest -n auto --dist worksteal; \
+	RECOLLECT_SOAK=1 RECOLLECT_ATTACKS=$(CURDIR)/.attacks.jsonl $(BIN)/pytest -n auto --dist worksteal $(ATTACKS); \
 		status=$$?; $(BIN)/python tools/attacks.py .attacks.jsonl && exit $$status
+
+soak-all: $(STAMP)  ## every test in its longest form, every write struck: hours
+	RECOLLECT_SOAK=all $(BIN)/pytest -n auto --dist worksteal
 
 # Not in the lock: 24 packages, 200 MB with the database, for one optional command.
 graphiti:  ## the tests of `recollect graphiti` on the real library and a real FalkorDB, in an environment of their own

@@ -196,7 +196,7 @@ def _strike_at(folder: Path, case: Case, failpoint: str, clean: Held | None) -> 
     said = [] if is_kill else _badly_told(done)
     findings = said + case.judge(store, case.writers, clean, case.bug)
     shutil.rmtree(folder)
-    return _counted(case, f"{case.name}, {failpoint}", "kill" if is_kill else "failed write", is_struck, findings)
+    return _counted(case, f"{case.name}, {failpoint}", "kill" if is_kill else "failed commit", is_struck, findings)
 
 
 def _counted(case: Case, place: str, promise: str, is_struck: bool, findings: list[str]) -> Struck:

@@ -28,6 +28,7 @@ from tests.logs import AgentLog
 
 NOBODY = 65534
 IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
+IS_LONG = os.environ.get("RECOLLECT_SOAK") == "all"  # takes hours; else a soak tries what the table of attacks asks for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount file systems and become another user")
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (apt-get install strace)")
