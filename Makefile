@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ATTACKS := tests/faults tests/web/test_guard.py tests/mcp/test_protocol.py tests/test_states.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+ATTACKS := tests/faults tests/store/test_power_loss.py tests/web/test_guard.py tests/mcp/test_protocol.py tests/test_states.py
 
 .PHONY: demo test soak soak-all graphiti fix bench screenshots lock licences lowest clean
 

@@ -16,8 +16,13 @@ def write_new(path: Path, content: bytes) -> None:
         os.link(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Flush a file's bytes, or a folder's names, to the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)
+        os.fsync(fd)
     finally:
-        os.close(folder)
+        os.close(fd)

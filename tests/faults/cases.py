@@ -4,33 +4,28 @@ Each has a judge of its own: what it was about to do is done wholly or not at al
 """
 
 import json
-import os
 import re
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import NamedTuple
 
-from recollect.api import doctor, open_memory, restore
+from recollect.api import open_memory, restore
 from recollect.errors import RecollectError
 from recollect.live import Backfill, Live
 from tests.faults.crashes import Case, MakeCase
 from tests.faults.outside import OUTSIDE
-from tests.faults.rig import Held, command, examine, run, sweep, swept_sessions
+from tests.faults.rig import Held, command, examine, problems, run, sweep, swept_sessions
 from tests.faults.work import Writers, texts_on_disk
 from tests.forget.traces import Planted, left_in, rare_words
 from tests.logs import session_id
+from tests.store.repacking import repacking
 
 _CHOSEN = session_id(3)  # of an agent that gives every session a folder of its own
 _CROWDED = "[retention]\nraw_soft_cap = 1\nraw_hard_cap = 1\n"
-
-
-def _problems(store: Path) -> Iterator[str]:
-    return (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
 
 
 def _words_of(writers: Writers, session: str) -> list[str]:
@@ -63,7 +58,7 @@ def _judge_forgetting(store: Path, planted: Planted, clean: Held | None, bug: st
     findings = [] if held.hashes == expected else ["other content hashes than a clean store"]
     left, whole = left_in(store, planted.words), set() if is_gone else set(planted.words)
     findings += [f"not forgotten: {word}" for word in left - whole] + [f"lost: {word}" for word in whole - left]
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 # Newer rules
@@ -88,7 +83,7 @@ def _judge_rescan(store: Path, writers: Writers, clean: Held | None, bug: str | 
     findings += [f"left: {len(left)} secrets"] if left else []
     if len(held.texts) != texts_on_disk(writers.home).total():
         findings.append("messages are lost")
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 # Evicting
@@ -113,7 +108,7 @@ def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str 
         uid: digest.covers for uid, digest in clean.digests.items()
     }:
         findings.append("other digests than a clean store")
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 def rehydrating(folder: Path, bug: str | None) -> Case:
@@ -137,7 +132,7 @@ def _judge_rehydration(store: Path, writers: Writers, clean: Held | None, bug: s
         digests = {session.session_uid: memory.digest(session).covers for session in memory.sessions()}
     if digests != {uid: digest.covers for uid, digest in clean.digests.items()}:
         findings.append("other digests than a clean store")
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 def _raw(store: Path) -> dict[str, list[str]]:
@@ -237,7 +232,8 @@ def _judge_note(store: Path, writers: Writers, clean: Held | None, bug: str | No
     findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     with open_memory(store) as memory:
         held = [fact.fact_uid for fact in memory.knowledge.decisions() if fact.method == "remember"]
-        written = {record.data["note_uid"] for record in memory._store.ledger.records("note")}
+    ledger = [json.loads(line) for line in (store / "ledger.jsonl").read_bytes().splitlines() if line.endswith(b"}")]
+    written = {record["data"]["note_uid"] for record in ledger if record["kind"] == "note"}
     if len(held) != 1 or written != set(held):
         findings.append(f"notes: {held}, in the ledger: {sorted(written)}")
     return [*findings, *examine(store, writers, clean, bug)]
@@ -267,61 +263,7 @@ def _judge_jsonl(store: Path, writers: Writers, clean: Held | None, bug: str | N
         held = {key: [message.content for message in live.get_history(key)] for key in _HOST_SAID}
         findings += [] if held == _HOST_SAID else [f"another import left: {held}"]
         found = memory.search("message 2 1")
-    return [*findings, *([] if found else ["not found by a search"]), *_problems(store)]
-
-
-# Small frames of live sessions
-
-_CHATTED = {f"chat:{number}": [f"said{number}x{part} {'x' * 200}" for part in range(40)] for number in range(3)}
-_HOUR_NS = 3_600_000_000_000
-
-
-def repacking(folder: Path, bug: str | None) -> Case:
-    """One session's frames were put together and the old ones are to go; now it is the turn of another."""
-    writers, template = swept_sessions(folder, 41), folder / "template"
-    _chat(template, "chat:0")
-    sweep(template, *writers.roots)
-    _chat(template, "chat:1", "chat:2")
-    return Case("repack", ["sweep", *writers.root_flags], writers, template, bug, _judge_repacking)
-
-
-def _chat(store: Path, *keys: str) -> None:
-    """Have sessions that fell idle after the last sweep, but for one, which goes on."""
-    with open_memory(store) as memory:
-        live = Live(memory)
-        for key in keys:
-            for text in _CHATTED[key]:
-                live.append_message(key, "user", text)
-        with memory._store._cache.transaction() as connection:
-            connection.execute(f"UPDATE live SET updated_ms = updated_ms - {_HOUR_NS // 10**6} WHERE key <> 'chat:2'")
-    long_ago = time.time_ns() - 3 * _HOUR_NS
-    os.utime(store / "sweep.lock", ns=(long_ago, long_ago))
-
-
-def _judge_repacking(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
-    """Whether every message is there, and the next two sweeps leave few frames and nothing of the old ones."""
-    findings = [*_unlike(store, "after the fault")]
-    for _ in range(2):
-        sweep(store, *writers.roots)
-    findings += [*_unlike(store, "after two sweeps"), *_problems(store)]
-    with open_memory(store) as memory:
-        cache = memory._store._cache
-        sql = "SELECT key, count(*) FROM live JOIN streams s USING (agent, native_id) JOIN frames ON stream = s.id"
-        frames = dict(cache.rows(f"{sql} GROUP BY key"))
-        stale = cache.value("SELECT count(*) FROM shared_packs WHERE blank_bytes < 0")
-    if max(frames["chat:0"], frames["chat:1"]) > 10 or frames["chat:2"] < 40 or stale:
-        findings.append(f"frames: {frames}, packs with old ones: {stale}")
-    return findings
-
-
-def _unlike(store: Path, moment: str) -> Iterator[str]:
-    with open_memory(store) as memory:
-        live = Live(memory)
-        for key, texts in _CHATTED.items():
-            if [message.content for message in live.get_history(key, None)] != texts:
-                yield f"{key} is not what was said {moment}"
-            if not live.search(f"said{key[-1]}x39", session=key).hits:
-                yield f"{key} is not found {moment}"
+    return [*findings, *([] if found else ["not found by a search"]), *problems(store)]
 
 
 # Conversations of a group
@@ -456,7 +398,7 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
         findings += [] if uids == expected else [f"{len(uids)} events of {len(expected)} {name}"]
     written = [path for path in writers.home.rglob("*") if _DELETED in path.name]
     findings += [] if len(written) == 1 else [f"files: {[path.name for path in written]}"]
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 # Commands that write one small thing: what another command answers is as before or as after, and after another run
@@ -557,7 +499,7 @@ def _judge_small(
     findings = [f"half done: {early}"] if small.is_whole and early not in answers else []
     findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode not in small.again else []
     findings += [f"after another run: {late}"] if late != answers[1] else []
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 CASES: tuple[MakeCase, ...] = (

@@ -123,7 +123,7 @@ def scratch() -> Iterator[Path]:
 
 def command(*arguments: str, bug: str | None = None) -> list[str]:
     """The command line, or one with a bug of `broken.py` built in."""
-    program = ["-m", "recollect"] if bug is None else [str(Path(__file__).with_name("broken.py")), bug]
+    program = ["-m", "recollect"] if bug is None else [str(Path(__file__).parents[1] / "store" / "broken.py"), bug]
     return [sys.executable, "-P", *program, *arguments]
 
 
@@ -200,6 +200,11 @@ def examine(store: Path, writers: Writers, clean: Held | None = None, bug: str |
     return [*_differences(held, texts_on_disk(writers.home)), *_unsound(store, held, clean)]
 
 
+def problems(store: Path) -> Iterator[str]:
+    """What `doctor` finds wrong with a store."""
+    return (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
+
+
 def _differences(held: Held, told: Counter[str]) -> Iterator[str]:
     found = Counter(held.texts)
     extra = found - told
@@ -212,7 +217,7 @@ def _differences(held: Held, told: Counter[str]) -> Iterator[str]:
 def _unsound(store: Path, held: Held, clean: Held | None) -> Iterator[str]:
     yield from (f"wrong: {problem.path}:{problem.line} {problem.reason}" for problem in held.problems)
     yield from (f"failed: {path} {reason}" for path, reason in held.report.failures)
-    yield from (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
+    yield from problems(store)
     if clean is not None and held.rows != clean.rows:
         yield "other rows than a clean store"
     if clean is not None and held.digests != clean.digests:

@@ -18,10 +18,10 @@ from recollect.store.sqlite import database as sqlite
 from recollect.store.tables.digests import Digests
 from recollect.store.tables.sessions import SessionFilter, Sessions
 from tests.conftest import with_key
-from tests.faults.broken import BUGS
 from tests.faults.rig import Held, Struck, examine, sweep
-from tests.faults.tape import ACKNOWLEDGE, Tape, taped
 from tests.faults.work import Writers
+from tests.store.broken import BUGS
+from tests.store.tape import ACKNOWLEDGE, Tape, taped
 
 _ROUNDS = 4
 
