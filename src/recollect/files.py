@@ -52,9 +52,10 @@ def work_name(what: str) -> str:
     return f".{what}.{os.getpid()}.tmp"
 
 
-def abandoned(folder: Path) -> list[Path]:
-    """Work files that dead processes left in a folder of our own."""
-    files = [path for path in _listed(folder) if _NAME.fullmatch(path.name)]
+def abandoned(folder: Path, ending: str = "") -> list[Path]:
+    """Work files that dead processes left in a folder, for files with an ending; all of them in a folder of our own."""
+    names = ((_NAME.fullmatch(path.name), path) for path in _listed(folder))
+    files = [path for name, path in names if name is not None and name["what"].endswith(ending)]
     return sorted(path for path in files if (_is_free(path) if path.is_dir() else not _has_owner(path)))
 
 
@@ -64,8 +65,8 @@ def left_beside(path: Path) -> list[Path]:
     return sorted(other for name, other in names if name is not None and name["what"] == path.name)
 
 
-def drop_abandoned(folder: Path) -> None:
-    for path in abandoned(folder):
+def drop_abandoned(folder: Path, ending: str = "") -> None:
+    for path in abandoned(folder, ending):
         remove(path)
 
 

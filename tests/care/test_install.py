@@ -67,14 +67,29 @@ def test_what_the_user_changed_after_an_earlier_installation_is_not_undone(setti
     assert settings.read_bytes() == before and b"dark" in before
 
 
-def test_an_installation_that_was_killed_is_taken_back(settings: Path) -> None:
+def killed(settings: Path, *words: str) -> None:
+    """Run a command that is killed once the agent's program has changed the settings."""
     kill = settings.with_name("settings.json.kill")
     kill.touch()
     if os.fork() == 0:
-        invoke("install", "claude", "--yes")
+        invoke(*words, "--yes")
         os._exit(0)
     os.wait()
     kill.unlink()
+
+
+def test_a_removal_that_was_killed_is_completed_by_the_next(settings: Path) -> None:
+    invoke("install", "claude", "--yes")
+    killed(settings, "uninstall")
+    assert settings.read_text() != MINE
+
+    invoke("uninstall", "--yes")
+
+    assert settings.read_text() == MINE
+
+
+def test_an_installation_that_was_killed_is_taken_back(settings: Path) -> None:
+    killed(settings, "install", "claude")
     assert settings.read_text() != MINE
 
     invoke("uninstall", "--yes")

@@ -4,43 +4,28 @@ Each has a judge of its own: what it was about to do is done wholly or not at al
 """
 
 import json
-import os
 import re
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import NamedTuple
 
-from recollect.api import doctor, open_memory, restore
+from recollect.api import open_memory, restore
 from recollect.errors import RecollectError
 from recollect.live import Backfill, Live
 from tests.faults.crashes import Case, MakeCase
-from tests.faults.rig import Held, command, examine, run, sweep
+from tests.faults.outside import OUTSIDE
+from tests.faults.rig import Held, command, examine, problems, run, sweep, swept_sessions
 from tests.faults.work import Writers, texts_on_disk
 from tests.forget.traces import Planted, left_in, rare_words
 from tests.logs import session_id
+from tests.store.repacking import repacking
 
 _CHOSEN = session_id(3)  # of an agent that gives every session a folder of its own
 _CROWDED = "[retention]\nraw_soft_cap = 1\nraw_hard_cap = 1\n"
-
-
-def _swept(folder: Path, seed: int, settings: str = "") -> Writers:
-    """Sessions, some with payloads in packs, and the store of them."""
-    writers = Writers(folder / "home", seed, big_share=0.1)
-    writers.write([6] * 6)
-    writers.finish()
-    sweep(folder / "template", *writers.roots)
-    (folder / "template" / "config.toml").write_text(settings)
-    return writers
-
-
-def _problems(store: Path) -> Iterator[str]:
-    return (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
 
 
 def _words_of(writers: Writers, session: str) -> list[str]:
@@ -73,14 +58,14 @@ def _judge_forgetting(store: Path, planted: Planted, clean: Held | None, bug: st
     findings = [] if held.hashes == expected else ["other content hashes than a clean store"]
     left, whole = left_in(store, planted.words), set() if is_gone else set(planted.words)
     findings += [f"not forgotten: {word}" for word in left - whole] + [f"lost: {word}" for word in whole - left]
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 # Newer rules
 
 
 def rescanning(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 32)
+    writers = swept_sessions(folder, 32)
     word = min(_words_of(writers, _CHOSEN), key=len)  # one that is short enough to be indexed
     (folder / "template" / "config.toml").write_text(f"[redact.rules]\nown = '{word}'\n")
     return Case("rescan", ["redact", "--rescan"], writers, folder / "template", bug, _judge_rescan)
@@ -98,7 +83,7 @@ def _judge_rescan(store: Path, writers: Writers, clean: Held | None, bug: str | 
     findings += [f"left: {len(left)} secrets"] if left else []
     if len(held.texts) != texts_on_disk(writers.home).total():
         findings.append("messages are lost")
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 # Evicting
@@ -106,7 +91,7 @@ def _judge_rescan(store: Path, writers: Writers, clean: Held | None, bug: str | 
 
 def evicting(folder: Path, bug: str | None) -> Case:
     words = ["retention"]
-    return Case("retention", words, _swept(folder, 33, _CROWDED), folder / "template", bug, _judge_eviction)
+    return Case("retention", words, swept_sessions(folder, 33, _CROWDED), folder / "template", bug, _judge_eviction)
 
 
 def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -123,7 +108,38 @@ def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str 
         uid: digest.covers for uid, digest in clean.digests.items()
     }:
         findings.append("other digests than a clean store")
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
+
+
+def rehydrating(folder: Path, bug: str | None) -> Case:
+    writers, template = swept_sessions(folder, 46, _CROWDED), folder / "template"
+    assert run(command("retention"), template).returncode == 0
+    (template / "config.toml").unlink()
+    words = ["retention", "rehydrate", _CHOSEN, *writers.root_flags]
+    return Case("rehydrate", words, writers, template, bug, _judge_rehydration)
+
+
+def _judge_rehydration(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """The session is evicted or whole; another run makes it whole, and the others stay evicted."""
+    assert clean is not None
+    expected = [event.event_uid for event in clean.events if _CHOSEN in event.session_uid]
+    findings = [] if (early := _raw(store)) in ({}, {_CHOSEN: expected}) else [f"half done: {early}"]
+    done = run(command("rehydrate", _CHOSEN, *writers.root_flags), store)
+    if done.returncode not in ((0, 4) if early else (0,)):  # what is back is not evicted any more
+        findings.append(f"exit code {done.returncode}: {done.stderr}")
+    findings += [] if (late := _raw(store)) == {_CHOSEN: expected} else [f"after another run: {late}"]
+    with open_memory(store) as memory:
+        digests = {session.session_uid: memory.digest(session).covers for session in memory.sessions()}
+    if digests != {uid: digest.covers for uid, digest in clean.digests.items()}:
+        findings.append("other digests than a clean store")
+    return [*findings, *problems(store)]
+
+
+def _raw(store: Path) -> dict[str, list[str]]:
+    """The events of the sessions that have some."""
+    with open_memory(store) as memory:
+        held = [(session, memory.events(session, with_copies=True)) for session in memory.sessions()]
+    return {session.native_session_id: [event.event_uid for event in events] for session, events in held if events}
 
 
 # Copies of the store
@@ -131,7 +147,7 @@ def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str 
 
 def backing_up(folder: Path, bug: str | None) -> Case:
     words = ["backup", "{store}.backup"]
-    return Case("backup", words, _swept(folder, 34), folder / "template", bug, _judge_backup)
+    return Case("backup", words, swept_sessions(folder, 34), folder / "template", bug, _judge_backup)
 
 
 def _judge_backup(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -157,7 +173,7 @@ def _differing(backup: Path, target: Path, clean: Held | None) -> Sequence[str]:
 
 
 def restoring(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 35)
+    writers = swept_sessions(folder, 35)
     with open_memory(folder / "template") as memory:
         memory.backup(folder / "backup.tar.zst")
     writers.write([3] * 6)
@@ -183,7 +199,7 @@ def _judge_restore(store: Path, writers: Writers, clean: Held | None, bug: str |
 
 def archiving(folder: Path, bug: str | None) -> Case:
     words = ["archive", _CHOSEN, "--to", "{store}.documents"]
-    return Case("archive", words, _swept(folder, 36), folder / "template", bug, _judge_archive)
+    return Case("archive", words, swept_sessions(folder, 36), folder / "template", bug, _judge_archive)
 
 
 def _judge_archive(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -203,18 +219,21 @@ def _judge_archive(store: Path, writers: Writers, clean: Held | None, bug: str |
 # What users want remembered
 
 
+_REMEMBER = ["remember", "--topic", "cache", "We keep no cache"]
+
+
 def remembering(folder: Path, bug: str | None) -> Case:
-    words = ["remember", "--topic", "cache", "We keep no cache"]
-    return Case("remember", words, _swept(folder, 38), folder / "template", bug, _judge_note)
+    return Case("remember", _REMEMBER, swept_sessions(folder, 38), folder / "template", bug, _judge_note)
 
 
 def _judge_note(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
     """Whether it is remembered once after the command was given again, by the databases and by the ledger."""
-    done = run(command("remember", "--topic", "cache", "We keep no cache"), store)
+    done = run(command(*_REMEMBER), store)
     findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     with open_memory(store) as memory:
         held = [fact.fact_uid for fact in memory.knowledge.decisions() if fact.method == "remember"]
-        written = {record.data["note_uid"] for record in memory._store.ledger.records("note")}
+    ledger = [json.loads(line) for line in (store / "ledger.jsonl").read_bytes().splitlines() if line.endswith(b"}")]
+    written = {record["data"]["note_uid"] for record in ledger if record["kind"] == "note"}
     if len(held) != 1 or written != set(held):
         findings.append(f"notes: {held}, in the ledger: {sorted(written)}")
     return [*findings, *examine(store, writers, clean, bug)]
@@ -226,7 +245,7 @@ _HOST_SAID = {f"chat{number}": [f"message {number} {part}" for part in range(3)]
 
 
 def importing_jsonl(folder: Path, bug: str | None) -> Case:
-    writers, files = _swept(folder, 36), folder / "files"
+    writers, files = swept_sessions(folder, 36), folder / "files"
     files.mkdir()
     for key, texts in _HOST_SAID.items():
         lines = (json.dumps({"role": "user", "content": text}) for text in texts)
@@ -244,84 +263,14 @@ def _judge_jsonl(store: Path, writers: Writers, clean: Held | None, bug: str | N
         held = {key: [message.content for message in live.get_history(key)] for key in _HOST_SAID}
         findings += [] if held == _HOST_SAID else [f"another import left: {held}"]
         found = memory.search("message 2 1")
-    return [*findings, *([] if found else ["not found by a search"]), *_problems(store)]
-
-
-# Small frames of live sessions
-
-_CHATTED = {f"chat:{number}": [f"said{number}x{part} {'x' * 200}" for part in range(40)] for number in range(3)}
-_HOUR_NS = 3_600_000_000_000
-
-
-def repacking(folder: Path, bug: str | None) -> Case:
-    """One session's frames were put together and the old ones are to go; now it is the turn of another."""
-    writers, template = _swept(folder, 41), folder / "template"
-    _chat(template, "chat:0")
-    sweep(template, *writers.roots)
-    _chat(template, "chat:1", "chat:2")
-    return Case("repack", ["sweep", *writers.root_flags], writers, template, bug, _judge_repacking)
-
-
-def _chat(store: Path, *keys: str) -> None:
-    """Have sessions that fell idle after the last sweep, but for one, which goes on."""
-    with open_memory(store) as memory:
-        live = Live(memory)
-        for key in keys:
-            for text in _CHATTED[key]:
-                live.append_message(key, "user", text)
-        with memory._store._cache.transaction() as connection:
-            connection.execute(f"UPDATE live SET updated_ms = updated_ms - {_HOUR_NS // 10**6} WHERE key <> 'chat:2'")
-    long_ago = time.time_ns() - 3 * _HOUR_NS
-    os.utime(store / "sweep.lock", ns=(long_ago, long_ago))
-
-
-def _judge_repacking(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
-    """Whether every message is there, and the next two sweeps leave few frames and nothing of the old ones."""
-    findings = [*_unlike(store, "after the fault")]
-    for _ in range(2):
-        sweep(store, *writers.roots)
-    findings += [*_unlike(store, "after two sweeps"), *_problems(store)]
-    with open_memory(store) as memory:
-        cache = memory._store._cache
-        sql = "SELECT key, count(*) FROM live JOIN streams s USING (agent, native_id) JOIN frames ON stream = s.id"
-        frames = dict(cache.rows(f"{sql} GROUP BY key"))
-        stale = cache.value("SELECT count(*) FROM shared_packs WHERE blank_bytes < 0")
-    if max(frames["chat:0"], frames["chat:1"]) > 10 or frames["chat:2"] < 40 or stale:
-        findings.append(f"frames: {frames}, packs with old ones: {stale}")
-    return findings
-
-
-def _unlike(store: Path, moment: str) -> Iterator[str]:
-    with open_memory(store) as memory:
-        live = Live(memory)
-        for key, texts in _CHATTED.items():
-            if [message.content for message in live.get_history(key, None)] != texts:
-                yield f"{key} is not what was said {moment}"
-            if not live.search(f"said{key[-1]}x39", session=key).hits:
-                yield f"{key} is not found {moment}"
-
-
-# What a user says about a session
-
-
-def tagging(folder: Path, bug: str | None) -> Case:
-    return Case("tag", ["mark", "tag", _CHOSEN, "keep"], _swept(folder, 37), folder / "template", bug, _judge_tag)
-
-
-def _judge_tag(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
-    """Whether the tag is there or not, and is there after the next run."""
-    done = run(command("mark", "tag", _CHOSEN, "keep"), store)
-    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
-    with open_memory(store) as memory:
-        tags = memory.annotations.of(memory.session(_CHOSEN)).tags
-    return [*findings, *([f"tags: {tags}"] if tags != ("keep",) else []), *examine(store, writers, clean, bug)]
+    return [*findings, *([] if found else ["not found by a search"]), *problems(store)]
 
 
 # Conversations of a group
 
 
 def clearing(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 38)
+    writers = swept_sessions(folder, 38)
     with open_memory(folder / "template") as memory:
         memory.groups.sessions().set(memory.session(_CHOSEN).session_uid)
     return Case("clear", ["group", "clear", "later"], writers, folder / "template", bug, _judge_clear)
@@ -335,7 +284,7 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
     if is_active == bool(marks):
         findings.append(f"active: {is_active}, bookmarks: {marks}")
     if is_active:
-        done = run(command("group", "clear", "later"), store)
+        done = run(command("clear", "later"), store)
         findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     with open_memory(store) as memory:
         names = [mark.name for mark in memory.groups.sessions().history()]
@@ -347,7 +296,7 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
 
 def going_back(folder: Path, bug: str | None) -> Case:
     """From one conversation, which is kept under a name, to another."""
-    writers = _swept(folder, 42)
+    writers = swept_sessions(folder, 42)
     with open_memory(folder / "template") as memory:
         sessions = memory.groups.sessions()
         sessions.set(memory.session(_CHOSEN).session_uid)
@@ -384,7 +333,7 @@ def _bookmarked(store: Path) -> tuple[str | None, list[tuple[str, str]]]:
 
 def serving(folder: Path, bug: str | None) -> Case:
     """One request that changes something and one that only asks, in the order of their names."""
-    writers, work = _swept(folder, 40), folder / "work"
+    writers, work = swept_sessions(folder, 40), folder / "work"
     work.mkdir()
     with open_memory(folder / "template") as memory:
         memory.groups.add("work", work)
@@ -392,7 +341,7 @@ def serving(folder: Path, bug: str | None) -> Case:
     tasks = folder / "template" / "groups" / "work" / "ipc" / "tasks"
     for name, request in ("a", {"action": "clear", "name": "later"}), ("b", {"action": "list"}):
         (tasks / f"{name}.json").write_text(json.dumps(request))
-    return Case("ipc serve", ["group", "serve", "--once"], writers, folder / "template", bug, _judge_served)
+    return Case("ipc serve", ["ipc", "serve", "--once"], writers, folder / "template", bug, _judge_served)
 
 
 def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -403,7 +352,7 @@ def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | 
         early = (sessions.get(), [mark.name for mark in sessions.history()])
     old, new = ("claude:the-conversation", []), (None, ["later"])
     findings = [] if early in (old, new) else [f"half done: {early}"]
-    done = run(command("group", "serve", "--once"), store)
+    done = run(command("ipc", "serve", "--once"), store)
     findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     ipc = store / "groups" / "work" / "ipc"
     answers = [json.loads(path.read_text()) for path in sorted((ipc / "answers").glob("[!.]*"))]
@@ -425,13 +374,14 @@ _DELETED = session_id(2)  # of an agent whose rebuilt file is not what it wrote 
 
 
 def rebuilding(folder: Path, bug: str | None) -> Case:
-    writers = _swept(folder, 39)
+    writers = swept_sessions(folder, 39)
     (path,) = (path for path in writers.home.rglob("*.jsonl") if _DELETED in path.name)
     roots = (root.split("=", 1) for root in writers.roots)
     config = "".join(f"[agents.{agent}]\nroots = ['{folder}']\n" for agent, folder in roots)
     (folder / "template" / "config.toml").write_text(config)
-    case = Case("resume", ["resume", _DELETED, "--yes"], writers, folder / "template", bug, _judge_rebuild)
-    return replace(case, reset=partial(path.unlink, missing_ok=True))
+    path.unlink()
+    words = ["resume", _DELETED, "--yes"]
+    return Case("resume", words, writers, folder / "template", bug, _judge_rebuild, writers.home)
 
 
 def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -448,7 +398,7 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
         findings += [] if uids == expected else [f"{len(uids)} events of {len(expected)} {name}"]
     written = [path for path in writers.home.rglob("*") if _DELETED in path.name]
     findings += [] if len(written) == 1 else [f"files: {[path.name for path in written]}"]
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 # Commands that write one small thing: what another command answers is as before or as after, and after another run
@@ -456,25 +406,31 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
 
 
 class Small(NamedTuple):
-    """A command, what asks for its effect, and what is run before. In all `{folder}` and `{store}` are filled in."""
+    """A command, what asks for its effect, and what is run before.
+
+    In the first and the last, `{folder}` is filled in, and `{store}` and the first `{fact}` in the first.
+    """
 
     words: list[str]
     question: list[str]
     before: tuple[list[str], ...] = ()
     again: tuple[int, ...] = (0,)  # how it may end when it is given again
     is_whole: bool = True  # half of it may not be seen
+    is_anew: bool = False  # on another store, which holds the sessions of one agent only
 
 
 _PLAN = "# We use pnpm\n\n- because it is fast\n"
-_SHOWN = ["show", _CHOSEN, "--json"]
+_MARKS: list[str] = []  # no command prints all that a user said about a session
 SMALL = {
-    "star": Small(["mark", "star", _CHOSEN], _SHOWN),
-    "note": Small(["mark", "note", _CHOSEN, "look again"], _SHOWN),
-    "rename": Small(["mark", "rename", _CHOSEN, "a name"], _SHOWN),
+    "star": Small(["mark", "star", _CHOSEN], _MARKS),
+    "tag": Small(["mark", "tag", _CHOSEN, "keep"], _MARKS),
+    "note": Small(["mark", "note", _CHOSEN, "look again"], _MARKS),
+    "rename": Small(["mark", "rename", _CHOSEN, "a name"], _MARKS),
     "track": Small(["track", "deny", "diary"], ["track", "list", "--json"]),
     "exclude": Small(["exclude", "/old/place/**"], ["exclude", "--json"]),
     "config": Small(["config", "domains.shop", "shops"], ["config", "--json"]),
     "decisions import": Small(["decisions", "import", "{folder}/plan.md"], ["decisions", "--json"]),
+    "audit reject": Small(["knowledge", "audit", "reject", "{fact}"], ["decisions", "--json"], (_REMEMBER,), again=(0, 4)),
     "group add": Small(["group", "add", "fam", "--path", "{folder}/work"], ["group", "list", "--json"], is_whole=False),
     "group remove": Small(
         ["group", "remove", "fam", "--yes"],
@@ -487,56 +443,68 @@ SMALL = {
     "import": Small(
         ["import", "{folder}/export.tar"],
         ["sessions", "--all", "--json"],
-        (["export", "{folder}/export.tar"], ["forget", _CHOSEN, "--yes"]),
+        (["export", "{folder}/export.tar"],),
         is_whole=False,
+        is_anew=True,
     ),
 }
 
 
 def small(name: str) -> MakeCase:
-    command_ = SMALL[name]
-
     def make(folder: Path, bug: str | None) -> Case:
-        writers, template = _swept(folder, 43), folder / "template"
+        writers, template = swept_sessions(folder, 43), folder / "template"
         (folder / "work").mkdir()
         (folder / "plan.md").write_text(_PLAN)
-        for words in command_.before:
-            _say(words, template, folder)
+        for words in SMALL[name].before:
+            _say([word.format(folder=folder) for word in words], template)
+        if SMALL[name].is_anew:
+            shutil.rmtree(template)
+            sweep(template, writers.roots[0])
+        with open_memory(template) as memory:
+            fact = next((fact.fact_uid for fact in memory.knowledge.decisions()), "")
+        words = [word.format(folder=folder, fact=fact, store="{store}") for word in SMALL[name].words]
+        filled = SMALL[name]._replace(words=words)
         done = shutil.copytree(template, folder / "done")
-        _say(command_.words, done, folder)
-        answers = [_answer(command_, store, folder) for store in (template, done)]
-        words = [word.replace("{folder}", str(folder)) for word in command_.words]
-        judge = partial(_judge_small, command_, folder, answers)
+        _say(words, done)
+        answers = [_answer(filled, store) for store in (template, done)]
+        assert answers[0] != answers[1] or name == "export"
+        judge = partial(_judge_small, filled, answers)
         return Case(name, words, writers, template, bug, judge)
 
     make.__name__ = name
     return make
 
 
-def _say(words: list[str], store: Path, folder: Path) -> CompletedProcess[str]:
-    return run(command(*(word.format(folder=folder, store=store) for word in words)), store)
+def _say(words: list[str], store: Path) -> CompletedProcess[str]:
+    return run(command(*(word.format(store=store) for word in words)), store)
 
 
-def _answer(small: Small, store: Path, folder: Path) -> str:
+def _answer(small: Small, store: Path) -> str:
     """What the question is answered, without moments and the store's own path."""
-    said = _say(small.question, store, folder)
-    return re.sub(r"20\d\d-\d\d-\d\d[T ][\d:.]+Z?", "then", said.stdout.replace(str(store), "STORE") + said.stderr)
+    if small.question:
+        said = _say(small.question, store)
+        answer = said.stdout + said.stderr
+    else:
+        with open_memory(store) as memory:
+            answer = str(memory.annotations.of(memory.session(_CHOSEN)))
+    return re.sub(r"20\d\d-\d\d-\d\d[T ][\d:.]+Z?", "then", answer.replace(str(store), "STORE"))
 
 
 def _judge_small(
-    small: Small, folder: Path, answers: list[str], store: Path, writers: Writers, clean: Held | None, bug: str | None
+    small: Small, answers: list[str], store: Path, writers: Writers, clean: Held | None, bug: str | None
 ) -> list[str]:
-    early = _answer(small, store, folder)
-    done = _say(small.words, store, folder)
-    late = _answer(small, store, folder)
+    early = _answer(small, store)
+    done = _say(small.words, store)
+    late = _answer(small, store)
     findings = [f"half done: {early}"] if small.is_whole and early not in answers else []
     findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode not in small.again else []
     findings += [f"after another run: {late}"] if late != answers[1] else []
-    return [*findings, *_problems(store)]
+    return [*findings, *problems(store)]
 
 
 CASES: tuple[MakeCase, ...] = (
     *map(small, SMALL),
-    *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
+    *(forgetting, rescanning, evicting, rehydrating, backing_up, restoring, archiving, clearing),
     *(importing_jsonl, remembering, rebuilding, serving, repacking, going_back),
+    *OUTSIDE,
 )

@@ -100,7 +100,8 @@ class Case:
     """A command to be struck, the store it is run on (none, or a copy of one that is there already), and the judge.
 
     In its words `{store}` stands for that store. After each fault `judge` is given the store, the agents' sessions
-    (`writers`), what a clean store holds, and the bug to be found. `reset` undoes what the command does elsewhere.
+    (`writers`), what a clean store holds, and the bug to be found. A command that writes `outside` the store, below a
+    folder, is struck there too; before each run that folder is made anew from a copy of it.
     """
 
     name: str
@@ -109,16 +110,27 @@ class Case:
     template: Path | None = None
     bug: str | None = None
     judge: Callable[[Path, Any, Held | None, str | None], list[str]] = examine
-    reset: Callable[[], None] = lambda: None
+    outside: Path | None = None
+    variable: str | None = None  # of the environment, as `env` takes it
+
+    @property
+    def _pristine(self) -> Path:
+        assert self.outside is not None
+        return self.outside.with_name(f"{self.outside.name}-pristine")
 
     def prepare(self, store: Path) -> Path:
-        self.reset()
+        if self.outside is not None:
+            if not self._pristine.exists():
+                self.outside.rename(self._pristine)
+            shutil.rmtree(self.outside, ignore_errors=True)
+            shutil.copytree(self._pristine, self.outside, symlinks=True)
         if self.template is not None:
             shutil.copytree(self.template, store)
         return store
 
     def command(self, store: Path) -> list[str]:
-        return command(*(word.format(store=store) for word in self.words), bug=self.bug or SMALL_BATCHES)
+        words = command(*(word.format(store=store) for word in self.words), bug=self.bug or SMALL_BATCHES)
+        return ["env", self.variable, *words] if self.variable else words
 
 
 # Sweeps; the other commands that are struck are in `cases.py`.
@@ -184,7 +196,7 @@ def _strike_at(folder: Path, case: Case, failpoint: str, clean: Held | None) -> 
     said = [] if is_kill else _badly_told(done)
     findings = said + case.judge(store, case.writers, clean, case.bug)
     shutil.rmtree(folder)
-    return _counted(case, f"{case.name}, {failpoint}", "kill" if is_kill else "failed write", is_struck, findings)
+    return _counted(case, f"{case.name}, {failpoint}", "kill" if is_kill else "failed commit", is_struck, findings)
 
 
 def _counted(case: Case, place: str, promise: str, is_struck: bool, findings: list[str]) -> Struck:
@@ -249,8 +261,9 @@ def _badly_told(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
-    """Every call of one whole run that writes below its store, in order."""
+    """Every call of one whole run that writes below its store or outside it, in order."""
     store, log = case.prepare(folder / "probe"), folder / "probe-calls"
+    places = [str(place) for place in (store, case.outside) if place is not None]
     done = _traced(case, store, log, [])
     assert done.returncode == 0, done.stderr
     seen: Counter[tuple[str, str]] = Counter()
@@ -261,7 +274,7 @@ def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
         thread, name = match.groups()
         seen[thread, name] += 1
         is_writing = name != "openat" or "O_CREAT" in text
-        if name in calls and is_writing and str(store) in text:
+        if name in calls and is_writing and any(place in text for place in places):
             found[Point(name, seen[thread, name])] = None
     return list(found)
 

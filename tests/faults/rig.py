@@ -28,6 +28,7 @@ from tests.logs import AgentLog
 
 NOBODY = 65534
 IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
+IS_LONG = os.environ.get("RECOLLECT_SOAK") == "all"  # takes hours; else a soak tries what the table of attacks asks for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount file systems and become another user")
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (apt-get install strace)")
@@ -94,6 +95,16 @@ def _held(memory: Memory, report: SweepReport) -> Held:
     return Held(report, sessions, events, payloads, memory.problems(), digests)
 
 
+def swept_sessions(folder: Path, seed: int, settings: str = "") -> Writers:
+    """Sessions, some with payloads in packs, and the store of them: the template of those that are struck."""
+    writers = Writers(folder / "home", seed, big_share=0.1)
+    writers.write([6] * 6)
+    writers.finish()
+    sweep(folder / "template", *writers.roots)
+    (folder / "template" / "config.toml").write_text(settings)
+    return writers
+
+
 def sweep_file(folder: Path, log: AgentLog, content: bytes) -> Held:
     """Sweep a home with one session file of this content; no file may fail as a whole."""
     home = folder / "home"
@@ -112,7 +123,7 @@ def scratch() -> Iterator[Path]:
 
 def command(*arguments: str, bug: str | None = None) -> list[str]:
     """The command line, or one with a bug of `broken.py` built in."""
-    program = ["-m", "recollect"] if bug is None else [str(Path(__file__).with_name("broken.py")), bug]
+    program = ["-m", "recollect"] if bug is None else [str(Path(__file__).parents[1] / "store" / "broken.py"), bug]
     return [sys.executable, "-P", *program, *arguments]
 
 
@@ -130,7 +141,7 @@ def run(
     `tracer` is a strace that watches what our own does.
     """
     environment = os.environ | {"RECOLLECT_HOME": str(store), "PYTHONDONTWRITEBYTECODE": "1"}
-    if arguments[0] == "env":
+    while arguments[0] == "env":
         environment |= [arguments[1].split("=", 1)]
         arguments = arguments[2:]
     user = NOBODY if arguments[:4] == as_nobody([]) else None
@@ -189,6 +200,11 @@ def examine(store: Path, writers: Writers, clean: Held | None = None, bug: str |
     return [*_differences(held, texts_on_disk(writers.home)), *_unsound(store, held, clean)]
 
 
+def problems(store: Path) -> Iterator[str]:
+    """What `doctor` finds wrong with a store."""
+    return (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
+
+
 def _differences(held: Held, told: Counter[str]) -> Iterator[str]:
     found = Counter(held.texts)
     extra = found - told
@@ -201,7 +217,7 @@ def _differences(held: Held, told: Counter[str]) -> Iterator[str]:
 def _unsound(store: Path, held: Held, clean: Held | None) -> Iterator[str]:
     yield from (f"wrong: {problem.path}:{problem.line} {problem.reason}" for problem in held.problems)
     yield from (f"failed: {path} {reason}" for path, reason in held.report.failures)
-    yield from (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
+    yield from problems(store)
     if clean is not None and held.rows != clean.rows:
         yield "other rows than a clean store"
     if clean is not None and held.digests != clean.digests:

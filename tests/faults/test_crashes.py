@@ -10,10 +10,10 @@ import pytest
 
 from recollect.api import open_memory
 from tests.faults.crashes import kill_at_random
-from tests.faults.rig import IS_SOAK, Struck, command
+from tests.faults.rig import IS_LONG, IS_SOAK, Struck, command
 from tests.faults.work import Writers
 
-SEEDS, KILLS = (40, 25) if IS_SOAK else (1, 2)
+SEEDS, KILLS = (40, 25) if IS_LONG else (8, 25) if IS_SOAK else (1, 2)
 
 
 def _events_after_a_whole_sweep(store: Path, writers: Writers) -> int:

@@ -13,10 +13,10 @@ from recollect.api import open_memory
 from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
 from recollect.store import open_store
-from tests.faults.rig import IS_SOAK, command, examine, flip_bytes, run, sweep
+from tests.faults.rig import IS_LONG, IS_SOAK, command, examine, flip_bytes, run, sweep
 from tests.faults.work import Writers
 
-FLIPS = 1000 if IS_SOAK else 60
+FLIPS = 1000 if IS_LONG else 200 if IS_SOAK else 60
 DATABASES = ("cache.db", "memory.db")
 
 

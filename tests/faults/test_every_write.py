@@ -1,6 +1,5 @@
 """Struck at every single write: killed there, or told that the disk is broken or full."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,12 @@ from tests.faults.crashes import (
     strike_calls,
     strike_failpoints,
 )
-from tests.faults.rig import IS_SOAK, needs_strace, sweep
+from tests.faults.outside import OUTSIDE
+from tests.faults.rig import IS_LONG, IS_SOAK, needs_strace, sweep
 
 ALL = 1_000_000
-TIMES = {"": 2, "all": ALL}.get(os.environ.get("RECOLLECT_SOAK", ""), 20)  # `all` takes hours
+TIMES = ALL if IS_LONG else 8 if IS_SOAK else 2
+EDGES = ALL if IS_LONG else 2  # how often at each failpoint, with each fault
 MOST = {} if IS_SOAK else {forgetting: 3, rescanning: 3, repacking: 3}
 FAULTS = (KILL, EIO, ENOSPC)
 
@@ -55,13 +56,17 @@ def test_a_sweep_tells_of_every_file_beside_the_databases_that_cannot_be_written
     assert struck.faults > 0
 
 
-@pytest.mark.parametrize("make", (*SWEEPS, *CASES) if IS_SOAK else SWEEPS, ids=_named)
+WITHOUT_COMMITS = {"rebuilding", "track", "exclude", "config", *map(_named, OUTSIDE)}  # they write files, no database
+WITH_COMMITS = [make for make in (*SWEEPS, *CASES) if _named(make) not in WITHOUT_COMMITS]
+
+
+@pytest.mark.parametrize("make", WITH_COMMITS if IS_SOAK else SWEEPS, ids=_named)
 def test_a_command_struck_at_any_failpoint_is_made_good_by_the_next(tmp_path: Path, make: MakeCase) -> None:
     case = make(tmp_path, None)
     clean = sweep(tmp_path / "clean", *case.writers.roots)
 
     names, actions = (NAMES, ("kill", "eio", "enospc")) if IS_SOAK else (["before-memory-commit"], ("kill",))
-    struck = strike_failpoints(tmp_path, case, TIMES, clean, names, actions)
+    struck = strike_failpoints(tmp_path, case, EDGES, clean, names, actions)
 
     print(f"{case.name}: struck at {struck.faults} failpoints")
     assert struck.findings == []

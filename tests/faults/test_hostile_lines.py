@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recollect.api import open_memory
-from tests.faults.rig import IS_SOAK, Held, run, scratch, sweep, sweep_file
+from tests.faults.rig import IS_LONG, IS_SOAK, Held, run, scratch, sweep, sweep_file
 from tests.logs import (
     AGENT_LOGS,
     CLAUDE,
@@ -34,7 +34,7 @@ from tests.shapes import places_in, replaced
 from tests.tally import count
 
 SESSION = session_id()
-EXAMPLES = 1000 if IS_SOAK else 15
+EXAMPLES = 1000 if IS_LONG else 100 if IS_SOAK else 15
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

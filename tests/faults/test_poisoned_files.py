@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.faults.rig import IS_SOAK, Held, sweep
+from tests.faults.rig import IS_LONG, IS_SOAK, Held, sweep
 from tests.logs import AgentLog, line, lines, session_id
 from tests.shapes import places_in, replaced, shapes_of
 from tests.tally import count
 
-FILES = 5000 if IS_SOAK else 150
+FILES = 5000 if IS_LONG else 3000 if IS_SOAK else 150
 SLOWER = 10
 
 # What stands where a value was: numbers no column takes, nesting no parser likes, what is no text.

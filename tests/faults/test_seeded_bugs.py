@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.broken import BUGS
 from tests.faults.crashes import (
     KILL,
     kill_at_random,
@@ -13,8 +12,9 @@ from tests.faults.crashes import (
     strike_calls,
     strike_failpoints,
 )
-from tests.faults.power_loss import cut_power, cut_power_once_acknowledged, record
 from tests.faults.rig import Struck, needs_strace
+from tests.store.broken import BUGS
+from tests.store.power_loss import cut_power, cut_power_once_acknowledged, record
 
 AT_FAILPOINTS = {
     "cursor_before_rows": ("after-cache-commit", "lost"),

@@ -36,6 +36,15 @@ class Writers:
     def root_flags(self) -> list[str]:
         return [part for root in self.roots for part in ("--root", root)]
 
+    def path(self, number: int) -> Path:
+        """The file of the nth session."""
+        log, session = self._sessions[number - 1]
+        return log.path(self.home / log.agent, session)
+
+    @property
+    def count(self) -> int:
+        return len(self._sessions)
+
     @property
     def complete(self) -> int:
         """Messages that are whole on disk."""

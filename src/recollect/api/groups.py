@@ -33,7 +33,7 @@ from recollect.groups import (
 from recollect.ingest import Protection
 from recollect.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
 from recollect.shared_folder import HISTORY_NAME
-from recollect.store import LAST_CHANGE, MAIN_GROUP
+from recollect.store import LAST_CHANGE, MAIN_GROUP, drop_abandoned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -365,6 +365,7 @@ class Groups:
         try:
             if (writeback := find_writeback(session.agent)) is None:
                 raise Unsupported(f"Recollect cannot write sessions of this agent: {session.agent}")
+            drop_abandoned(source.parent, source.suffix)  # of forks that were killed
             new_id = writeback.fork(source, event.native_id)
         except Unsupported as error:
             brief = f"`recollect digest {session.argument} --for-agent`"

@@ -26,11 +26,12 @@ from recollect.kinds import USER_MSG, SessionKey
 from recollect.redact import MARK
 from recollect.schema import Session
 from recollect.sessions import find_spawned, iter_payloads, read_events
-from recollect.store import Store, sweep_lock
+from recollect.store import Store, drop_abandoned, sweep_lock
 from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from recollect.config import Settings
+
 
 _BRIEF_TOKENS = 1500
 _MOST_CHARS = 400_000  # of a conversation that another agent takes over: about half of what a model can read
@@ -118,6 +119,7 @@ class Handover:
         files = plan.draft.files if plan.draft else ()
         with sweep_lock(self._store.folder):
             for path, content in reversed(files):
+                drop_abandoned(path.parent, path.suffix)  # the names of new sessions are never those of earlier ones
                 if plan.is_rebuild and path.suffix == ".jsonl":
                     content = as_rebuilt(content)
                 written = write_new(path.parent, path.name, content)

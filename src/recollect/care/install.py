@@ -258,10 +258,15 @@ class Installer:
         record = self._record()
         for agent in list(agents or record):
             files = record[agent]["files"]
-            # Without `after` the installation was killed, so any change since is its own.
+            # Without `after` an installation or a removal was killed, so any change since is its own.
             unchanged = {
                 path for path, state in files.items() if "after" not in state or _hash(Path(path)) == state["after"]
             }
+            for path in unchanged:
+                files[path].pop("after", None)
+                if files[path]["had_file"] and not _copy_of(Path(path)).exists():
+                    _back_up(Path(path))  # a removal that was killed has put it back; the commands run once more
+            self._write_record(record)  # before the agent's commands change those files
             installer = self._as_recorded(record[agent])
             for words in installer._removal(agent):
                 with suppress(RecollectError):  # the agent is gone, or the user removed the plugin by hand
@@ -277,10 +282,9 @@ class Installer:
                     plan.advice.append(f"Kept your changes since the installation in {path}{copy}")
             (self.folder / "answering" / agent).unlink(missing_ok=True)
             del record[agent]
-            self._write_record(record)
-        if not record:
-            shutil.rmtree(self._marketplace, ignore_errors=True)
-            (self.folder / RECORD_NAME).unlink(missing_ok=True)
+            if not record:
+                shutil.rmtree(self._marketplace, ignore_errors=True)
+            self._write_record(record)  # last: until then, another removal does the rest
         return plan
 
     def _as_recorded(self, record: Mapping[str, Any]) -> "Installer":
@@ -328,7 +332,11 @@ class Installer:
             return {}
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        write_settings(self.folder / RECORD_NAME, json.dumps(record, indent=2) + "\n")
+        path = self.folder / RECORD_NAME
+        if record:
+            write_settings(path, json.dumps(record, indent=2) + "\n")
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _variables() -> list[str]:
@@ -361,7 +369,9 @@ def _run(words: Sequence[str]) -> None:
 def _back_up(path: Path) -> bool:
     """Keep a copy beside a file, in place of one from an earlier installation; whether there was a file."""
     if path.exists():
-        shutil.copy2(path, _copy_of(path))
+        beside = path.with_name(f"{_copy_of(path).name}.new")
+        shutil.copy2(path, beside)
+        beside.replace(_copy_of(path))
     return path.exists()
 
 

@@ -29,6 +29,7 @@ _load = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from recollect.files import drop_abandoned
     from recollect.store.batch import (
         Batch,
         CostTotalRow,

@@ -21,20 +21,21 @@ from recollect.agentkit.values import (
     texts_in,
 )
 from recollect.agents.claude import discover, prompts, side_files
-from recollect.agents.claude.entries import (
+from recollect.agents.claude.events import SYNTHETIC, Place, assistant_events, blocks_of
+from recollect.agents.claude.transcript import (
     Attachment,
     Entry,
     Message,
     Progress,
+    Queue,
     ResultFacts,
+    Transcript,
     decode_entry,
     join_spread_text,
     message_of,
     parse_usage,
     parse_whole,
 )
-from recollect.agents.claude.events import SYNTHETIC, Place, assistant_events, blocks_of
-from recollect.agents.claude.transcript import Queue, Transcript
 from recollect.kinds import ASSISTANT_MSG, AUTOMATION, HUMAN, MAIN_LANE, STAND_IN_LANE, SUB_AGENT, TOOL_RESULT, WARM_UP
 
 # Entries outside the lane: copies of what the lane holds, or state of the program.

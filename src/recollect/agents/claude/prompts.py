@@ -9,11 +9,26 @@ from msgspec import to_builtins
 
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, short_hash, storable, summarise, text_in
-from recollect.agents.claude import summaries as words
 from recollect.agents.claude.edits import restore_tabs
-from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, message_of, parse_whole, take_texts
-from recollect.agents.claude.events import INTERRUPTED, Outcome, Place, blocks_of, fields_of, result_event, sort_part
-from recollect.agents.claude.transcript import Transcript
+from recollect.agents.claude.events import (
+    INTERRUPTED,
+    Outcome,
+    Place,
+    blocks_of,
+    describe_result,
+    fields_of,
+    result_event,
+    sort_part,
+)
+from recollect.agents.claude.transcript import (
+    Attachment,
+    Entry,
+    ResultFacts,
+    Transcript,
+    message_of,
+    parse_whole,
+    take_texts,
+)
 from recollect.kinds import (
     HANDED_PLAN,
     HUMAN_INTERVENTION,
@@ -260,7 +275,7 @@ def _user_shell_output(entry: Entry, place: Place, payload: dict[str, Any], text
         index,
         TOOL_RESULT,
         {"output": both, "native": {**payload["native"], "stderr_chars": len(errors)}},
-        words.describe_result(both, 0),
+        describe_result(both, 0),
         role="user",
         tool=USER_SHELL,
         call_id=as_id(entry.parentUuid),

@@ -9,8 +9,8 @@ import msgspec
 from recollect.agentkit.log import NOTHING, Log, bad_document, parse_document
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Skipped, Source
 from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, remember, storable, summarise
-from recollect.agents.claude import summaries as words
 from recollect.agents.claude.discover import folder_session, todo_session
+from recollect.agents.claude.events import describe_result
 from recollect.agents.claude.prompts import SLASH_COMMAND, USER_SHELL
 from recollect.kinds import FILES_LANE, HISTORY_LANE, LIFECYCLE, PROMPTS_ONLY, TOOL_CALL, TOOL_RESULT, USER_MSG
 
@@ -157,7 +157,7 @@ def read_tool_result(source: Source, content: bytes) -> Iterator[Record]:
         None,
         TOOL_RESULT,
         {"output": text},
-        words.describe_result(text, 0),
+        describe_result(text, 0),
         lane=FILES_LANE,
         role="tool",
         call_id=stem if stem.startswith("toolu_") else None,

@@ -12,7 +12,7 @@ from typing import Any
 
 from recollect.agentkit.writeback import Action, Draft, Item, actions_of, losses_of
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
-from recollect.agents.claude.native.lines import dump
+from recollect.agents.claude.native.conversation import dump
 from recollect.agents.claude.prompts import USER_SHELL
 from recollect.errors import NotFound, UsageError
 from recollect.kinds import DECISION, ERROR, HUMAN_INTERVENTION, OTHER, QUEUE_ONLY, THINKING, TOOL_RESULT

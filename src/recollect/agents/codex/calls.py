@@ -12,7 +12,6 @@ completes it, or is a second result (block 2) if it lacks what the first one has
 import re
 from typing import Any
 
-import msgspec
 import orjson
 
 from recollect.agentkit.calls import patched_paths, shell_kind
@@ -37,6 +36,7 @@ from recollect.agents.codex.rollout import (
     REFUSED,
     RUNNING,
     Call,
+    Item,
     Rollout,
     is_own_id,
     native,
@@ -59,28 +59,7 @@ NAME_CHARS = 48
 _TOLD_CODE = re.compile(r"\bexit[_ ]?code\W{1,3}(-?\d{1,9})\b", re.IGNORECASE)  # as scripts print it
 
 
-class CallItem(msgspec.Struct, gc=False):
-    """A call as the model made it, in all its spellings."""
-
-    name: Any = None
-    namespace: Any = None
-    arguments: Any = None
-    input: Any = None
-    action: Any = None
-    call_id: Any = None
-    id: Any = None
-    status: Any = None
-    query: Any = None
-
-
-class OutputItem(msgspec.Struct, gc=False):
-    call_id: Any = None
-    output: Any = None
-    id: Any = None
-    tools: Any = None
-
-
-def add_call(rollout: Rollout, item: CallItem, default_name: str) -> None:
+def add_call(rollout: Rollout, item: Item, default_name: str) -> None:
     """A call with its arguments, remembered until its result comes."""
     tool = _tool_name(item, default_name)
     call_id = as_text(item.call_id) or as_text(item.id)
@@ -163,14 +142,14 @@ def _add_printed(rollout: Rollout, call_id: str, names: list[str], printed: list
         add_command_result(rollout, call_id, number, payload, summary, is_failed=is_failed)
 
 
-def _tool_name(item: CallItem, default_name: str) -> str:
+def _tool_name(item: Item, default_name: str) -> str:
     name = as_text(item.name) or default_name
     if isinstance(item.namespace, str) and item.namespace.startswith("mcp__"):
         return f"{item.namespace.rstrip('_')}__{name}"[:200]
     return name[:200]
 
 
-def _arguments(item: CallItem) -> Any:
+def _arguments(item: Item) -> Any:
     given = item.arguments
     if given is None:
         given = next((value for value in (item.input, item.action, item.query) if value is not None), {})
@@ -227,7 +206,7 @@ def _describe_other(tool: str, arguments: Any) -> str:
     return summarise(f"{tool} {words[:400]}")
 
 
-def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
+def add_output(rollout: Rollout, item: Item, native_type: str) -> None:
     """The output given to the model: the result, unless an item was it."""
     state, call_id = rollout.state, as_text(item.call_id)
     key = state_key(call_id) if call_id else ""

@@ -16,7 +16,7 @@ import msgspec
 
 from recollect.agentkit.log import Unreadable
 from recollect.agentkit.values import storable, summarise
-from recollect.agents.codex import calls, items, messages, sessions
+from recollect.agents.codex import calls, items, messages, rollout
 from recollect.agents.codex.rollout import Rollout
 from recollect.kinds import OTHER
 
@@ -83,7 +83,7 @@ class Line(msgspec.Struct, Generic[T], gc=False):
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """All that shows what a record is."""
+    """All that shows what a record is; its payload is not decoded."""
 
     timestamp: Any = None
     ordinal: Any = None
@@ -93,17 +93,8 @@ class Envelope(msgspec.Struct, gc=False):
     id: Any = None
 
 
-class Skipped(msgspec.Struct, gc=False):
-    timestamp: Any = None
-    ordinal: Any = None
-
-
-class Typed(msgspec.Struct, gc=False):
-    type: Any = None
-
-
 class Completed(msgspec.Struct, gc=False):
-    item: items.Item
+    item: rollout.Item
 
 
 Add = Callable[[Rollout, Any], None]
@@ -118,11 +109,9 @@ class Route(NamedTuple):
     twin_name: str | None = None  # how it is skipped in a paginated log, whose items hold the same
 
 
-_decode_envelope = msgspec.json.Decoder(Envelope).decode
-_decode_typed = msgspec.json.Decoder(Typed).decode
+_decode_envelope: Callable[[bytes], Any] = msgspec.json.Decoder(Envelope).decode
 _decode_completed = msgspec.json.Decoder(Line[Completed]).decode
 _decode_any: Callable[[bytes], Any] = msgspec.json.Decoder(Line[Any]).decode
-_decode_skipped: Callable[[bytes], Any] = msgspec.json.Decoder(Skipped).decode
 
 # Every version writes these fields first. What begins otherwise is looked at field by field, in `find_route`.
 parse_head = re.compile(
@@ -137,7 +126,7 @@ def find_route(raw: bytes) -> Route:
     if payload and payload[:1] != b"{":
         raise Unreadable("payload is not an object")
     if kind == "response_item" or kind == "event_msg":
-        inner = _decode_typed(payload or raw).type
+        inner = _decode_envelope(payload or raw).type
         return _route(f"{kind}/{inner if isinstance(inner, str) else None}", not payload)
     if payload:
         return _route(kind[:100] if isinstance(kind, str) else "None", False)
@@ -153,10 +142,12 @@ def find_route(raw: bytes) -> Route:
 @lru_cache(maxsize=256)
 def _route(name: str, is_bare: bool) -> Route:
     if name in SKIPPED:
-        return Route(name, _decode_skipped, None)
-    shape, add = _READERS.get(name, (Any, _other(name)))
-    decode = _decode_item if shape is Completed else msgspec.json.Decoder(Line[shape]).decode  # type: ignore[valid-type]
-    return Route(name, _bare(shape) if is_bare else decode, add, f"{name} (twin)" if name in PAGINATED_TWINS else None)
+        return Route(name, _decode_envelope, None)
+    add = _READERS.get(name)
+    shape: Any = _SHAPES.get(name, rollout.Item) if add else Any
+    decode = _decode_item if shape is Completed else msgspec.json.Decoder(Line[shape]).decode
+    twin_name = f"{name} (twin)" if name in PAGINATED_TWINS else None
+    return Route(name, _bare(shape) if is_bare else decode, add or _other(name), twin_name)
 
 
 def _bare(shape: Any) -> Callable[[bytes], Line[Any]]:
@@ -164,7 +155,7 @@ def _bare(shape: Any) -> Callable[[bytes], Line[Any]]:
     decode = msgspec.json.Decoder(shape).decode
 
     def decode_bare(raw: bytes) -> Line[Any]:
-        line = _decode_skipped(raw)
+        line = _decode_envelope(raw)
         return Line(line.timestamp, line.ordinal, decode(raw))
 
     return decode_bare
@@ -199,36 +190,31 @@ def _item(rollout: Rollout, item: Any) -> None:
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "image_generation_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
-_READERS: dict[str, tuple[Any, Add]] = {
-    "meta": (sessions.Meta, sessions.add_first_line),
-    "session_meta": (sessions.Meta, sessions.add_meta),
-    "turn_context": (sessions.Context, sessions.add_context),
-    "world_state": (sessions.WorldState, sessions.add_world_state),
-    "token_usage_record": (sessions.UsageRecord, sessions.add_record),
-    "compacted": (messages.Notice, partial(messages.add_notice, name="compacted")),
-    **{f"event_msg/{name}": (messages.Notice, partial(messages.add_notice, name=name)) for name in messages.NOTICES},
-    **{
-        f"response_item/{name}": (calls.CallItem, partial(calls.add_call, default_name=name.removesuffix("_call")))
-        for name in _CALLS
-    },
-    **{
-        f"response_item/{name}": (calls.OutputItem, partial(calls.add_output, native_type=f"response_item/{name}"))
-        for name in _OUTPUTS
-    },
-    "response_item/message": (messages.MessageItem, messages.add_message),
-    "response_item/agent_message": (messages.MessageItem, messages.add_agent_message),
-    "response_item/reasoning": (messages.Reasoning, messages.add_reasoning),
-    "response_item/web_search_call": (items.Item, items.add_web_search),
-    "event_msg/user_message": (messages.Notice, messages.add_user_event),
-    "event_msg/token_count": (sessions.TokenCount, sessions.add_totals),
-    "event_msg/thread_name_updated": (messages.Notice, messages.add_title),
-    "event_msg/item_completed": (Completed, _item),
-    "event_msg/exec_command_end": (items.Item, items.add_command),
-    "event_msg/patch_apply_end": (items.Item, items.add_file_change),
-    "event_msg/mcp_tool_call_end": (items.Item, items.add_mcp_call),
-    "event_msg/web_search_end": (items.Item, items.add_search_results),
-    "event_msg/collab_agent_spawn_end": (items.Item, items.add_spawn_end),
+_READERS: dict[str, Add] = {
+    "meta": rollout.add_first_line,
+    "session_meta": rollout.add_meta,
+    "turn_context": rollout.add_context,
+    "world_state": rollout.add_world_state,
+    "token_usage_record": rollout.add_record,
+    "compacted": partial(messages.add_notice, name="compacted"),
+    **{f"event_msg/{name}": partial(messages.add_notice, name=name) for name in messages.NOTICES},
+    **{f"response_item/{name}": partial(calls.add_call, default_name=name.removesuffix("_call")) for name in _CALLS},
+    **{f"response_item/{name}": partial(calls.add_output, native_type=f"response_item/{name}") for name in _OUTPUTS},
+    "response_item/message": messages.add_message,
+    "response_item/agent_message": messages.add_agent_message,
+    "response_item/reasoning": messages.add_reasoning,
+    "response_item/web_search_call": items.add_web_search,
+    "event_msg/user_message": messages.add_user_event,
+    "event_msg/token_count": rollout.add_totals,
+    "event_msg/thread_name_updated": messages.add_title,
+    "event_msg/item_completed": _item,
+    "event_msg/exec_command_end": items.add_command,
+    "event_msg/patch_apply_end": items.add_file_change,
+    "event_msg/mcp_tool_call_end": items.add_mcp_call,
+    "event_msg/web_search_end": items.add_search_results,
+    "event_msg/collab_agent_spawn_end": items.add_spawn_end,
 }
+_SHAPES = {"meta": rollout.Meta, "session_meta": rollout.Meta, "event_msg/item_completed": Completed}
 # By the two types that `parse_head` finds.
 ROUTES: dict[tuple[bytes | Any, ...], Route] = {
     tuple(part.encode() for part in name.split("/")) if "/" in name else (name.encode(), None): _route(name, False)

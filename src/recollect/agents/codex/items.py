@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from recollect.agentkit.calls import shell_kind
 from recollect.agentkit.values import (
     as_list,
@@ -19,57 +17,10 @@ from recollect.agentkit.values import (
 )
 from recollect.agents.codex import text
 from recollect.agents.codex.calls import add_command_result, add_item_result, name_spawn, remember_call
-from recollect.agents.codex.messages import MessageItem, Reasoning, add_answer, add_prompt, add_reasoning
-from recollect.agents.codex.rollout import Rollout, native, payload_of, state_key
+from recollect.agents.codex.messages import add_answer, add_prompt, add_reasoning
+from recollect.agents.codex.rollout import Item, Rollout, native, payload_of, state_key
 from recollect.agents.codex.scripts import find_command, find_script, patched_name
 from recollect.kinds import EDIT, LIFECYCLE, TOOL_CALL, TOOL_RESULT
-
-
-class Item(msgspec.Struct, gc=False):
-    """An item of any type; older events have `call_id`, `stdout` and `success`."""
-
-    type: Any = None
-    id: Any = None
-    call_id: Any = None
-    content: Any = None
-    phase: Any = None
-    text: Any = None
-    summary_text: Any = None
-    raw_content: Any = None
-    command: Any = None
-    cwd: Any = None
-    parsed_cmd: Any = None
-    source: Any = None
-    status: Any = None
-    success: Any = None
-    aggregated_output: Any = None
-    exit_code: Any = None
-    duration: Any = None
-    process_id: Any = None
-    changes: Any = None
-    stdout: Any = None
-    stderr: Any = None
-    server: Any = None
-    tool: Any = None
-    arguments: Any = None
-    invocation: Any = None
-    result: Any = None
-    error: Any = None
-    kind: Any = None
-    agent_thread_id: Any = None
-    agent_path: Any = None
-    receiver_thread_ids: Any = None
-    new_thread_id: Any = None
-    query: Any = None
-    action: Any = None
-    results: Any = None
-    path: Any = None
-    saved_path: Any = None
-    revised_prompt: Any = None
-    content_items: Any = None
-    review: Any = None
-    fragments: Any = None
-
 
 # Items that a classic log has as response items too.
 CLASSIC_TWINS = frozenset({"UserMessage", "AgentMessage", "Reasoning", "Plan"})
@@ -77,19 +28,11 @@ CLASSIC_TWINS = frozenset({"UserMessage", "AgentMessage", "Reasoning", "Plan"})
 
 def _user_message(rollout: Rollout, item: Item) -> None:
     parts = text.without_image_marks(texts_in(item.content))
-    add_prompt(rollout, MessageItem(content=item.content, id=item.id), parts)
-
-
-def _agent_message(rollout: Rollout, item: Item) -> None:
-    add_answer(rollout, MessageItem(content=item.content, id=item.id, phase=item.phase))
+    add_prompt(rollout, Item(content=item.content, id=item.id), parts)
 
 
 def _plan(rollout: Rollout, item: Item) -> None:
-    add_answer(rollout, MessageItem(content=item.text, id=item.id), plan=True)
-
-
-def _reasoning(rollout: Rollout, item: Item) -> None:
-    add_reasoning(rollout, Reasoning(summary_text=item.summary_text, raw_content=item.raw_content, id=item.id))
+    add_answer(rollout, Item(content=item.text, id=item.id), plan=True)
 
 
 def add_command(rollout: Rollout, item: Item) -> None:
@@ -341,9 +284,9 @@ def _note(summary: str) -> Callable[[Rollout, Item], None]:
 
 ITEMS: dict[Any, Callable[[Rollout, Item], None]] = {
     "UserMessage": _user_message,
-    "AgentMessage": _agent_message,
+    "AgentMessage": add_answer,
     "Plan": _plan,
-    "Reasoning": _reasoning,
+    "Reasoning": add_reasoning,
     "CommandExecution": add_command,
     "FileChange": add_file_change,
     "McpToolCall": add_mcp_call,

@@ -7,53 +7,23 @@ and the other is its twin: neither is always there.
 
 from typing import Any
 
-import msgspec
-
 from recollect import kinds
 from recollect.agentkit.calls import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, positive_int, short_hash, summarise, text_in, texts_in
 from recollect.agents.codex import text
-from recollect.agents.codex.rollout import KEPT_ECHOES, KEPT_PROMPTS, Rollout, native, payload_of
-from recollect.agents.codex.sessions import add_cwd, add_instructions
+from recollect.agents.codex.rollout import (
+    KEPT_ECHOES,
+    KEPT_PROMPTS,
+    Item,
+    Rollout,
+    add_cwd,
+    add_instructions,
+    native,
+    payload_of,
+)
 
 
-class MessageItem(msgspec.Struct, gc=False):
-    role: Any = None
-    content: Any = None
-    id: Any = None
-    phase: Any = None
-    author: Any = None
-    recipient: Any = None
-    internal_chat_message_metadata_passthrough: Any = None
-
-
-class Reasoning(msgspec.Struct, gc=False):
-    summary: Any = None
-    summary_text: Any = None
-    content: Any = None
-    raw_content: Any = None
-    id: Any = None
-
-
-class Notice(msgspec.Struct, gc=False):
-    """A record of the harness about a turn, an error or a setting."""
-
-    turn_id: Any = None
-    message: Any = None
-    reason: Any = None
-    error: Any = None
-    codex_error_info: Any = None
-    duration_ms: Any = None
-    num_turns: Any = None
-    thread_name: Any = None
-    window_id: Any = None
-    window_number: Any = None
-    previous_window_id: Any = None
-    images: Any = None
-    local_images: Any = None
-
-
-def add_message(rollout: Rollout, item: MessageItem) -> None:
+def add_message(rollout: Rollout, item: Item) -> None:
     if item.role == "assistant":
         if rollout.state.is_paginated:
             rollout.skip("response_item/message assistant (twin)")
@@ -65,7 +35,7 @@ def add_message(rollout: Rollout, item: MessageItem) -> None:
         rollout.skip("response_item/message developer")
 
 
-def add_answer(rollout: Rollout, item: MessageItem, **metadata: Any) -> None:
+def add_answer(rollout: Rollout, item: Item, **metadata: Any) -> None:
     """The agent's text."""
     words = text_in(item.content)
     if not words.strip():
@@ -83,7 +53,7 @@ def add_answer(rollout: Rollout, item: MessageItem, **metadata: Any) -> None:
     )
 
 
-def _add_user_message(rollout: Rollout, item: MessageItem) -> None:
+def _add_user_message(rollout: Rollout, item: Item) -> None:
     parts = text.without_image_marks(texts_in(item.content))
     if parts and parts[0].lstrip().startswith(text.USER_SHELL):
         _add_user_shell(rollout, item, parts[0])
@@ -96,14 +66,14 @@ def _add_user_message(rollout: Rollout, item: MessageItem) -> None:
         _add_context(rollout, item, parts)
 
 
-def _is_prompt(item: MessageItem, parts: list[str]) -> bool:
+def _is_prompt(item: Item, parts: list[str]) -> bool:
     kinds = as_mapping(item.internal_chat_message_metadata_passthrough).get("content_item_kinds")
     if isinstance(kinds, list) and kinds and all(isinstance(kind, str) for kind in kinds):
         return any(kind.startswith("user.") for kind in kinds)
     return not parts or not all(text.is_injected(part) for part in parts)
 
 
-def add_prompt(rollout: Rollout, item: MessageItem, parts: list[str]) -> None:
+def add_prompt(rollout: Rollout, item: Item, parts: list[str]) -> None:
     """A request: typed, sent by a script, or by the parent to a sub-agent."""
     words = "\n".join(parts)
     media, addresses = text.find_media(item.content)
@@ -142,7 +112,7 @@ def _is_echo(rollout: Rollout, other: str, own: str, texts: list[str]) -> bool:
     return False
 
 
-def _add_context(rollout: Rollout, item: MessageItem, parts: list[str]) -> None:
+def _add_context(rollout: Rollout, item: Item, parts: list[str]) -> None:
     """Text of the harness in the user's name: never a turn."""
     words = "\n".join(parts)
     for part in parts:
@@ -163,7 +133,7 @@ def _add_context(rollout: Rollout, item: MessageItem, parts: list[str]) -> None:
     )
 
 
-def _add_user_shell(rollout: Rollout, item: MessageItem, words: str) -> None:
+def _add_user_shell(rollout: Rollout, item: Item, words: str) -> None:
     """The user's own command, unless an item has been read for it."""
     if rollout.state.shells:
         rollout.state.shells -= 1
@@ -186,7 +156,7 @@ def _add_user_shell(rollout: Rollout, item: MessageItem, words: str) -> None:
     )
 
 
-def add_user_event(rollout: Rollout, notice: Notice) -> None:
+def add_user_event(rollout: Rollout, notice: Item) -> None:
     """`event_msg/user_message`: a prompt, unless its `response_item` came first."""
     words = text_in(notice.message)
     if _is_echo(rollout, "item", "event", [words]):
@@ -194,10 +164,10 @@ def add_user_event(rollout: Rollout, notice: Notice) -> None:
         return
     images = [*as_list(notice.images), *as_list(notice.local_images)]
     content = [{"image_url": image} for image in images if isinstance(image, str)]
-    add_prompt(rollout, MessageItem(content=content), [words])
+    add_prompt(rollout, Item(content=content), [words])
 
 
-def add_agent_message(rollout: Rollout, item: MessageItem) -> None:
+def add_agent_message(rollout: Rollout, item: Item) -> None:
     """A message between agents: a request where it comes from above, else a notice."""
     author, recipient = item.author, item.recipient
     is_request = isinstance(author, str) and isinstance(recipient, str) and recipient.startswith(f"{author}/")
@@ -211,7 +181,7 @@ def add_agent_message(rollout: Rollout, item: MessageItem) -> None:
     rollout.add(kinds.LIFECYCLE, payload, summarise(words), native_id=native_id, role="system")
 
 
-def add_reasoning(rollout: Rollout, item: Reasoning) -> None:
+def add_reasoning(rollout: Rollout, item: Item) -> None:
     """The readable part of the agent's reasoning; an encrypted block alone is no event."""
     parts = texts_in(item.summary) or texts_in(item.summary_text)
     words = "\n".join(parts or texts_in(item.content) or texts_in(item.raw_content))
@@ -229,12 +199,12 @@ def add_reasoning(rollout: Rollout, item: Reasoning) -> None:
     )
 
 
-def add_title(rollout: Rollout, notice: Notice) -> None:
+def add_title(rollout: Rollout, notice: Item) -> None:
     if isinstance(notice.thread_name, str) and notice.thread_name.strip():
         rollout.add_info(title=notice.thread_name.strip()[:500], title_rank=2)
 
 
-def add_notice(rollout: Rollout, notice: Notice, name: str) -> None:
+def add_notice(rollout: Rollout, notice: Item, name: str) -> None:
     """A report of the harness about a turn."""
     kind, role, status = kinds.LIFECYCLE, "system", None
     summary = NOTICES[name]
@@ -289,7 +259,7 @@ _NOTICE_FIELDS = (
 )
 
 
-def _rolled_back(rollout: Rollout, notice: Notice) -> dict[str, Any] | None:
+def _rolled_back(rollout: Rollout, notice: Item) -> dict[str, Any] | None:
     """The position from which a rewind inside one file leaves events behind: that of the n-th last prompt."""
     number, prompts = positive_int(notice.num_turns), rollout.state.prompts
     if not 0 < number <= len(prompts):

@@ -14,21 +14,21 @@ from recollect.agentkit.log import REBUILT, Log, read_log, read_rewritten
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_mapping, as_text, call_key, summarise
 from recollect.agents.grok import discover, events, side_files
-from recollect.agents.grok.chat import read_chat
 from recollect.agents.grok.events import (
     CHUNKS,
     NUMBERS,
     USER_CHUNK,
     Call,
     OpenMessage,
+    Order,
     State,
     content_of,
     message_key,
     native_of,
     scalars,
 )
-from recollect.agents.grok.order import Order
 from recollect.agents.grok.records import Content, Output, Update, UpdateRecord, grok_id, loads, parse_line
+from recollect.agents.grok.side_files import read_chat
 from recollect.agents.grok.tools import (
     call_kind,
     call_summary,
@@ -140,8 +140,8 @@ class UpdatesLog(Log):
     def _read_call(self, record: UpdateRecord) -> None:
         update = record.update
         tool = update.tool
-        call = Call(tool_name(update), grok_id(tool.kind), update.facts.bash_mode is True)
-        native = native_of(record) | scalars(namespace=tool.namespace, label=tool.label)
+        call = Call(tool_name(update), grok_id(tool.get("kind")), update.facts.bash_mode is True)
+        native = native_of(record) | scalars(namespace=tool.get("namespace"), label=tool.get("label"))
         event = self._event(record, kinds.TOOL_CALL, "user" if call.is_user else "assistant", {"native": native})
         self._describe(event, call, update)
         self.order.put(event)

@@ -5,6 +5,7 @@ that are kept as `msgspec.Raw`, are never built. Where Grok writes an object a r
 scalar fields are `Any` for the same reason, and every reader of one checks it first.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -57,8 +58,9 @@ class Output(Struct, gc=False):
 
 
 class Content(Struct, gc=False):
-    """Text or media."""
+    """Text or media; in a list a piece of a result, which has its own `content` unless it repeats the call's input."""
 
+    content: "Content | Odd" = None
     type: Any = None
     text: Any = None
     data: Any = None
@@ -68,38 +70,14 @@ class Content(Struct, gc=False):
     meta: Any = field(default=None, name="_meta")
 
 
-class Block(Struct, gc=False):
-    """A piece of a result; diffs, which repeat the call's input, have no content."""
-
-    content: Content | Odd = None
-
-
-class Tool(Struct, gc=False):
-    name: Any = None
-    kind: Any = None
-    namespace: Any = None
-    label: Any = None
-
-
 class Facts(Struct, gc=False):
     """What the agent adds to an update: the index and model of a prompt, the tool of a call."""
 
-    tool: Tool | Odd = field(default=None, name="x.ai/tool")
+    tool: Any = field(default=None, name="x.ai/tool")
     bash_mode: Any = None
     modelId: Any = None
     promptIndex: Any = None
     hideFromScrollback: Any = None
-
-
-class Tokens(Struct, gc=False):
-    inputTokens: Any = None
-    outputTokens: Any = None
-    cachedReadTokens: Any = None
-    cacheCreationTokens: Any = None
-    reasoningTokens: Any = None
-    costUsdTicks: Any = None
-    modelCalls: Any = None
-    modelUsage: Any = None
 
 
 class Update(Struct, gc=False):
@@ -109,14 +87,14 @@ class Update(Struct, gc=False):
     toolCallId: Any = None
     title: Any = None
     status: Any = None
-    content: Content | list[Block | Odd] | str | int | float | bool | None = None
+    content: Content | list[Content | Odd] | str | int | float | bool | None = None
     rawInput: Raw = NOTHING
     rawOutput: Output | Odd = None
     meta: Facts | Odd = field(default=None, name="_meta")
     prompt_id: Any = None
     stop_reason: Any = None
     agent_result: Any = None
-    usage: Tokens | Odd = None
+    usage: Any = None
     elapsed_ms: Any = None
 
     @property
@@ -124,9 +102,8 @@ class Update(Struct, gc=False):
         return self.meta if isinstance(self.meta, Facts) else _NO_FACTS
 
     @property
-    def tool(self) -> Tool:
-        tool = self.facts.tool
-        return tool if isinstance(tool, Tool) else _NO_TOOL
+    def tool(self) -> Mapping[str, Any]:
+        return as_mapping(self.facts.tool)
 
 
 class Params(Struct, gc=False):
@@ -145,7 +122,6 @@ class Notification(Params, gc=False):
 _decode = msgspec.json.Decoder(Notification).decode
 _NO_META = Meta()
 _NO_FACTS = Facts()
-_NO_TOOL = Tool()
 
 
 class UpdateRecord(Struct, gc=False):

@@ -11,7 +11,7 @@ from recollect.agentkit.calls import error_line, shell_kind
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.values import as_list, as_mapping, summarise, text_in
 from recollect.agents.grok.discover import ID_CHARS
-from recollect.agents.grok.records import Block, Content, Output, Update, loads, media_of
+from recollect.agents.grok.records import Content, Output, Update, loads, media_of
 from recollect.errors import SourceUnreadable
 from recollect.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
 
@@ -50,7 +50,7 @@ _VERBS = {
 
 def tool_name(update: Update) -> str:
     """The tool's native name; old lines have it only as the call's title."""
-    name = update.tool.name or update.title
+    name = update.tool.get("name") or update.title
     return name[:ID_CHARS] if isinstance(name, str) else ""
 
 
@@ -102,7 +102,7 @@ class Result(NamedTuple):
 def read_result(update: Update, full_log: str | None = None) -> Result:
     """The readable part of a result: what the model saw, as text where there is any."""
     result = update.rawOutput
-    items = (item.content for item in as_list(update.content) if isinstance(item, Block))
+    items = (item.content for item in as_list(update.content) if isinstance(item, Content))
     blocks = [content for content in items if isinstance(content, Content)]
     text: Any = "\n".join([text_in(block.text) for block in blocks if block.text is not None])
     media = [media_of(block) for block in blocks if isinstance(block.data, str)]

@@ -3,12 +3,24 @@
 Nothing is written but below the home that is given, and only by the methods that say so.
 """
 
-from recollect.agents.claude.native.conversation import Message, live_branch, to_entries, to_messages
-from recollect.agents.claude.native.home import FileVersion, InThreads, NativeHome, decode_path, encode_path
-from recollect.agents.claude.native.lines import Entry, iter_entries
-from recollect.agents.claude.native.provider import ChatMessage, ClaudeStorageProvider
-from recollect.agents.claude.native.session import NativeSession, Statistics
-from recollect.agents.claude.native.summary import SessionSummary
+from recollect.agents.claude.native.conversation import (
+    Entry,
+    Message,
+    iter_entries,
+    live_branch,
+    to_entries,
+    to_messages,
+)
+from recollect.agents.claude.native.home import (
+    ChatMessage,
+    ClaudeStorageProvider,
+    FileVersion,
+    InThreads,
+    NativeHome,
+    decode_path,
+    encode_path,
+)
+from recollect.agents.claude.native.session import NativeSession, SessionSummary, Statistics
 
 __all__ = [
     "ChatMessage",

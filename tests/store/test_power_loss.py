@@ -11,11 +11,11 @@ from recollect.live import Live
 from recollect.redact import RedactionRules
 from recollect.store.sqlite import database as sqlite
 from tests.conftest import with_key
-from tests.faults.power_loss import cut_power, cut_power_once_acknowledged, record
-from tests.faults.rig import IS_SOAK
-from tests.faults.tape import Tape, taped
+from tests.faults.rig import IS_LONG, IS_SOAK
+from tests.store.power_loss import cut_power, cut_power_once_acknowledged, record
+from tests.store.tape import Tape, taped
 
-SEEDS, DISKS = (20, 500) if IS_SOAK else (1, 40)
+SEEDS, DISKS = (20, 500) if IS_LONG else (4, 250) if IS_SOAK else (1, 40)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

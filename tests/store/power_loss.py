@@ -17,10 +17,10 @@ from recollect.redact import RedactionRules
 from recollect.store import DigestRows, SessionRows, Store, open_store
 from recollect.store.sqlite import database as sqlite
 from tests.conftest import with_key
-from tests.faults.broken import BUGS
 from tests.faults.rig import Held, Struck, examine, sweep
-from tests.faults.tape import ACKNOWLEDGE, Tape, taped
 from tests.faults.work import Writers
+from tests.store.broken import BUGS
+from tests.store.tape import ACKNOWLEDGE, Tape, taped
 
 _ROUNDS = 4
 
