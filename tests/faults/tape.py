@@ -99,7 +99,6 @@ def _is_of_the_store(path: Path) -> bool:
     is_aside = (
         path.name.startswith("spending")
         or path.name.endswith("-last")
-        or "ballast" in path.name
         or path.name.startswith("redaction")
         or "prepared" in path.parts
     )

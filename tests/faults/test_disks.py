@@ -127,7 +127,7 @@ def test_what_is_held_can_be_read_while_the_disk_is_full(open_folder: Path, moun
     CLAUDE.write(home, CLAUDE.content(3))
     mount(store, "size=3m")
     sweep(store, CLAUDE.root_flag(home))
-    _fill(store / "ballast")
+    _fill(store / "filler")
 
     done = [run(command(*words), store) for words in FORMS]
 

@@ -159,7 +159,7 @@ def write(archive: Path) -> None:
 def _small(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
-    is_made_again = member.name == "store/ballast" or member.name.endswith(".hs")  # large, and no part of what is kept
+    is_made_again = member.name.endswith((".hs", "/ballast"))  # large, and no part of what is kept
     return None if is_made_again else member
 
 

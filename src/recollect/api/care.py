@@ -13,7 +13,7 @@ from recollect.agentkit.source import Source
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
-from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
+from recollect.store import MEMORY_NAME, give_up_spare, open_for_reading, open_store, sweep_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,11 +50,9 @@ def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedT
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
-    """Drop the ballast of a store whose disk is nearly full: without it, nothing could even be deleted."""
+    """Remove files that the next sweep makes again if the store's disk is nearly full: even deleting needs room."""
     refuse_in_group()
-    path = load_settings(folder).folder
-    if path.exists():
-        ballast.drop_if_needed(path)
+    give_up_spare(load_settings(folder).folder)
 
 
 def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> None:

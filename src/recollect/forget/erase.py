@@ -35,6 +35,13 @@ def drop(store: Store, keys: Collection[SessionKey]) -> None:
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or ids.isdisjoint(_texts(record.data)))
 
 
+def waiting(store: Store, keys: Collection[SessionKey]) -> str:
+    """Say what is left of sessions whose removal could not end."""
+    if held := len(store.erasure.existing(keys)):
+        return f"{held} of {len(keys)} sessions are not deleted yet" if len(keys) > 1 else "rows are not deleted yet"
+    return "all rows are deleted, but words may remain in the index and in unused parts of the databases"
+
+
 def drop_prepared(store: Store) -> None:
     """Remove files with quotes of sessions beside the databases; the log of hooks begins anew."""
     expire_answers(store)

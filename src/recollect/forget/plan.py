@@ -14,7 +14,7 @@ import orjson
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
 from recollect.forget.answers import count_answers
-from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting, leave_no_byte
+from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting, leave_no_byte, waiting
 from recollect.ingest import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
 from recollect.progress import Progress, silent
@@ -223,7 +223,7 @@ def apply_plan(
         keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in planned.forks]
         kept = tuple(fork.native_id for fork in keeping)
         store.tombstones.add([Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)])
-        with _reported_as_begun():
+        with _reported_as_begun(store, keys):
             drop(store, keys)
             leave_no_byte(store, rules, domains, keys)
             store.checkpoint()
@@ -238,7 +238,8 @@ def finish_interrupted(store: Store, rules: AccountRules, domains: Mapping[str, 
     with without_sweeps(store):
         finish_forgetting(store, rules, domains)
         if store.tombstones.unfinished():
-            raise StoreUnwritable("Forgetting started but could not finish", FINISHES_FORGETTING)
+            message = f"Forgetting started but could not finish: {waiting(store, begun)}"
+            raise StoreUnwritable(message, FINISHES_FORGETTING)
         store.checkpoint()
     return len(begun)
 
@@ -254,11 +255,12 @@ def is_forgotten(store: Store, name: str) -> bool:
 
 
 @contextmanager
-def _reported_as_begun() -> Iterator[None]:
+def _reported_as_begun(store: Store, keys: Collection[SessionKey]) -> Iterator[None]:
     try:
         yield
     except (StoreUnwritable, Busy) as error:
-        raise type(error)(f"Forgetting started but could not finish: {error.message}", FINISHES_FORGETTING) from error
+        message = f"Forgetting started but could not finish: {waiting(store, keys)} ({error.message})"
+        raise type(error)(message, FINISHES_FORGETTING) from error
 
 
 def _require_answer(planned: ForgetPlan, keep_forks: bool) -> None:

@@ -24,7 +24,7 @@ from recollect.retention.plan import (
     plan,
     trusted_from_ms,
 )
-from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, RetentionEvent, Store, ballast
+from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, RetentionEvent, Store
 from recollect.store import HeldSession as Held
 
 _SECONDS = 10
@@ -109,8 +109,7 @@ def keep_within_budget(
     """Drop raw detail until Tier 1 fits; warn if Tier 2 does not. The sweep's lock must be held."""
     work = _Work(store, limits, host, now_ms() if at_ms is None else at_ms)
     if work.has_work():
-        with ballast.more_room(store.folder, work.report.raw_bytes):
-            work.run(advance)
+        work.run(advance)
     work.check_tier_2()
     send(notify, work.notices)
     work.note_time()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
 from recollect.lazy import lazy_names
 from recollect.store.search import FulltextSearch
-from recollect.store.sqlite import ballast, high_water
+from recollect.store.sqlite import high_water
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.files import is_full, unwritable
 from recollect.store.tables import migrations
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, replace_file, sync, work_name
     from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
     from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
+    from recollect.store.sqlite.room import give_up_spare
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
     from recollect.store.tables.annotations import Annotation, AnnotationTable, ViewTable
@@ -315,7 +316,6 @@ class Store:
         if marks:
             self.keep_copy()
             self.check.write_marks(marks)
-        ballast.ensure(self.folder, self.sizes.about_bytes())
 
     def accept_as_is(self) -> None:
         """Take the store as it is for whole: the alarms were answered."""

@@ -13,6 +13,7 @@ from recollect.store.payloads.live_pack import FIRST_LIVE, Moved, is_in_use
 from recollect.store.payloads.packs import SHARED_BYTES, SHARED_PACK_BYTES, Frame, PackReader, StoredFrame
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.files import sync
+from recollect.store.sqlite.room import free_bytes
 
 OWN = 0  # the number of a session's own pack in `frames`
 _LEAST_USED = 0.5  # of a shared pack: below it, the rest moves elsewhere
@@ -122,7 +123,8 @@ def tidy_shared(database: Database, folder: Path) -> None:
     for number, size, blank_bytes, used in database.rows(sql):
         if used and not packs.has_bytes(packs.shared_pack(folder, number), size):
             continue  # damaged: a repair takes out what is left of it
-        if used < size * _LEAST_USED and not is_in_use(folder, number, size):
+        has_room = not used or free_bytes(folder) > 2 * used
+        if used < size * _LEAST_USED and has_room and not is_in_use(folder, number, size):
             _drop_shared(database, folder, number)
         elif size - used > blank_bytes:
             _blank_unused(database, folder, number, size)

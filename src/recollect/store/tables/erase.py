@@ -13,6 +13,7 @@ from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.files import replace_file
+from recollect.store.sqlite.room import delete_in_steps, give_back_pages, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import declared
 from recollect.store.tables.events import CONTENT
@@ -170,6 +171,8 @@ class Erasure:
         chosen = sorted(keys)
         for start in range(0, len(chosen), _SESSIONS_AT_ONCE):
             chunk = chosen[start : start + _SESSIONS_AT_ONCE]
+            if is_short(self._folder):
+                self._drop_bulk(chunk)
             with self._cache.transaction() as connection:
                 _drop_from_cache(connection, chunk)
             for agent, native_id in chunk:
@@ -177,6 +180,18 @@ class Erasure:
             with self._memory.transaction() as connection:
                 drop_rows(connection, [table for table in declared(MEMORY) if table.is_of_session], chunk)
         self._drop_files(chosen)
+
+    def _drop_bulk(self, keys: Sequence[SessionKey]) -> None:
+        """Delete what takes most room, packs first, so that the rest has room: their tombstones are on the disk."""
+        for agent, native_id in keys:
+            packs.drop_own_packs(self._folder, agent, native_id)
+        with self._cache.transaction() as connection:
+            streams = [stream for key in keys for (stream,) in connection.execute(_STREAM, key)]
+            _release_copies(connection, streams, keys)
+        for database in (self._cache, self._memory):
+            for table in declared(database.path.name):
+                for key in keys if table.is_bulky else ():
+                    delete_in_steps(database, table.delete_some, key)
 
     def _drop_files(self, keys: Iterable[SessionKey]) -> None:
         """Delete files that name one of the sessions, in their own name or in what they hold."""
@@ -194,8 +209,9 @@ class Erasure:
                 if table.tokenizer is not None:
                     connection.execute(f"INSERT INTO {table.name} ({table.name}) VALUES ('optimize')")
         tidy_shared(self._cache, self._folder)
-        rewrite(self._cache)
-        rewrite(self._memory)
+        for database in (self._memory, self._cache):
+            give_back_pages(database)
+            rewrite(database)
         keep_copy(self._memory, is_due=True)
         self.owe_no_scrub()
 

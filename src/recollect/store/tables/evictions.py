@@ -25,6 +25,7 @@ from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database, translated
+from recollect.store.sqlite.room import delete_in_steps, give_back_pages, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest
@@ -296,6 +297,9 @@ class EvictionTable:
 
         What a session holds that its eviction does not know came later, and stays.
         """
+        if is_short(self._cache.path.parent):
+            for session in sessions:
+                self._drop_events(session)
         with self._cache.transaction() as connection:
             for session in sessions:
                 _drop_stream(connection, self._cache.path.parent, session, self.keys(session))
@@ -304,10 +308,19 @@ class EvictionTable:
             generation = self._cache.value(sql, session) or 0
             packs.drop_own_packs(self._cache.path.parent, *session, but_for=generation)
 
+    def _drop_events(self, session: SessionKey) -> None:
+        """Delete what takes most room of a session a few rows at a time: its eviction is on the disk."""
+        keys, condition = self.keys(session), f"stream = ({_FIND_STREAM})"
+        held = self._cache.iter_rows(f"SELECT event_uid, payload_hash FROM events WHERE {condition}", session)
+        if all(keys.hold(uid, payload_hash) for uid, payload_hash in held):
+            for table in declared(CACHE):
+                if table.is_raw and table.is_bulky:
+                    delete_in_steps(self._cache, table.delete_some, session)
+
     def leave_no_word(self) -> None:
         """Remove the words of what was dropped from the index, and give back the room they took."""
-        Fulltext(self._cache).leave_no_byte_of_gone()
-        self._cache.rows("PRAGMA incremental_vacuum")
+        Fulltext(self._cache).leave_no_byte(of_all=False)
+        give_back_pages(self._cache)
         tidy_shared(self._cache, self._cache.path.parent)
 
     def leave_no_byte(self) -> None:

@@ -74,6 +74,18 @@ class Table(NamedTuple):
         return f"CREATE TABLE {self.name} (\n    " + ",\n    ".join(lines) + f"\n){ending}"
 
     @property
+    def is_bulky(self) -> bool:
+        """Return whether a session may have many rows, whose order of going does not matter."""
+        return self.owner in (BY_STREAM, BY_DIGEST) and all(column.name != "source" for column in self.columns)
+
+    @property
+    def delete_some(self) -> str:
+        """SQL that deletes rows of a session; the last binding is how many at most."""
+        key = ", ".join(self.row_key)
+        owned = self.owner.of_session if self.owner else "0"
+        return f"DELETE FROM {self.name} WHERE ({key}) IN (SELECT {key} FROM {self.name} WHERE {owned} LIMIT ?3)"
+
+    @property
     def row_key(self) -> tuple[str, ...]:
         """The columns that identify a row."""
         return self.key if self.key and not self.has_rowid else ("rowid",)
