@@ -13,9 +13,8 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
 from recollect.errors import StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.store import ANY_SESSION, PAGE_BYTES, open_store
+from recollect.store import ANY_SESSION, PAGE_BYTES, Eviction, HeldSession, open_store
 from recollect.store.sqlite import checksums
-from recollect.store.tables.evictions import PreparedEviction
 from recollect.store.tables.tombstones import Tombstone
 from tests.builders import AGENT, Home, event, sweep, usage
 from tests.care.rig import copy_while_open, held, lose_home, problems, tree
@@ -203,7 +202,8 @@ def test_an_evicted_session_does_not_come_back_by_itself(tmp_path: Path, is_fini
             evict_all(memory)
         else:
             digest = memory._store.digests.read_back(AGENT, "gone")
-            memory._store.evictions.add([PreparedEviction(AGENT, "gone", "age", 1, digest)], 1)
+            held = HeldSession(AGENT, "gone", f"{AGENT}:gone", 1, 1, 1)
+            memory._store.evictions.add([Eviction(held, "age", digest)], 1)
         write(home, "held", turns=12)
         memory.sweep()
     lose_home(home)

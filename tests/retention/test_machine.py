@@ -22,7 +22,7 @@ from recollect.retention import apply as budget
 from recollect.retention.plan import Limits
 from recollect.schema import Session
 from recollect.sessions import account
-from recollect.store.tables.evictions import RetentionEvent
+from recollect.store import RetentionEvent
 from recollect.uids import event_uid
 from tests.builders import AGENT, Home, ScriptedAdapter
 from tests.retention.rig import as_copied, grow, limit, opened, talk

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class Upkeep(Reading):
     """An open store, and its care."""
 
-    def status(self, outlook: Outlook | None = None) -> Status:
-        """What the store holds, how large it is, and when it was last swept; quicker with an `outlook` made before."""
-        return care.make_status(self._store, self.settings, outlook)
+    def status(self) -> Status:
+        """What the store holds, how large it is, and when it was last swept."""
+        return care.make_status(self._store, self.settings)
 
     def overview(self) -> Overview:
         """A quick overview of the store: how much it holds, what was lost, when it was last swept."""
@@ -80,7 +80,7 @@ class Upkeep(Reading):
         return ingest.unusable_rules(self._store)
 
     def outlook(self) -> Outlook:
-        """What eviction would drop now, and a forecast. Changes nothing."""
+        """What eviction would drop now. Changes nothing."""
         return retention.look_ahead(self._store, self.settings.limits, self.settings.host)
 
     def keep_within_budget(self) -> BudgetReport:

@@ -14,7 +14,8 @@ from recollect.clock import rfc3339
 
 if TYPE_CHECKING:
     from recollect.care import RetentionStatus, Schedule
-    from recollect.retention import BudgetReport, Eviction, Outlook
+    from recollect.retention import BudgetReport, Outlook
+    from recollect.store import Eviction
 
 _SHOWN = 20
 _REASON_COLUMNS = 22
@@ -76,20 +77,16 @@ def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
         yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
     for event, count in retention.losses.items():
         yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
-    if retention.last_copies_go_at:
-        when = local_time(retention.last_copies_go_at)[:10]
-        yield f"{'forecast':<8} last copies will be evicted from about {when}: raise retention.raw_hard_cap"
 
 
 def _outlook_lines(outlook: "Outlook") -> Iterator[str]:
-    planned = outlook.plan
     yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
-    yield from map(_eviction_line, planned.evictions[:_SHOWN])
-    if len(planned.evictions) > _SHOWN:
-        yield f"  and {plural(len(planned.evictions) - _SHOWN, 'more session')}: --json lists all"
-    if planned.evictions:
-        count = plural(len(planned.evictions), "session")
-        yield f"{count} would be evicted, {size(planned.bytes_after)} would remain"
+    yield from map(_eviction_line, outlook.evictions[:_SHOWN])
+    if len(outlook.evictions) > _SHOWN:
+        yield f"  and {plural(len(outlook.evictions) - _SHOWN, 'more session')}: --json lists all"
+    if outlook.evictions:
+        count = plural(len(outlook.evictions), "session")
+        yield f"{count} would be evicted, {size(outlook.bytes_after)} would remain"
     else:
         yield "Nothing would be evicted"
     for loss in outlook.lost[:_SHOWN]:

@@ -95,8 +95,8 @@ if TYPE_CHECKING:
         LAST_COPY_EVICTED,
         Base,
         Evicted,
+        Eviction,
         EvictionTable,
-        PreparedEviction,
         RetentionEvent,
     )
     from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange

@@ -30,9 +30,10 @@ from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest
 from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
-from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
+from recollect.store.tables.eviction_records import KIND, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
+from recollect.store.tables.sizes import HeldSession
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 from recollect.uids import name_half
@@ -108,19 +109,19 @@ _USED = (
 _CENT = 0.01
 
 
-class PreparedEviction(NamedTuple):
-    """A session whose raw detail goes. `digest` is what was read back; without one there is a `loss`."""
+class Eviction(NamedTuple):
+    """A session whose raw detail goes, and the rule that drops it. Without the `digest` that was read back there is a
+    `loss`.
+    """
 
-    agent: str
-    native_session_id: str
+    held: HeldSession
     reason: str
-    bytes: int
-    digest: dict[str, Any] | None
+    digest: dict[str, Any] | None = None
     loss: str | None = None
 
     @property
-    def name(self) -> SessionKey:
-        return SessionKey(self.agent, self.native_session_id)
+    def key(self) -> SessionKey:
+        return SessionKey(self.held.agent, self.held.native_id)
 
 
 class RetentionEvent(NamedTuple):
@@ -230,46 +231,52 @@ class EvictionTable:
                 connection.execute("UPDATE streams SET is_dirty = 1 WHERE id = ?", held[key][:1])
         return len(known)
 
-    def add(self, evictions: Sequence[PreparedEviction], at_ms: int) -> None:
+    def add(self, evictions: Sequence[Eviction], at_ms: int) -> None:
         """Note that raw detail is about to go: on the disk, and in the ledger with the digests, when this returns."""
-        renewed = self.names() & {eviction.name for eviction in evictions}
-        rows = [self._row(eviction.name) for eviction in evictions]
-        packed = [self._all_keys(eviction.name) for eviction in evictions]
+        renewed = self.names() & {eviction.key for eviction in evictions}
+        rows = [self._row(eviction.key) for eviction in evictions]
+        packed = [self._all_keys(eviction.key) for eviction in evictions]
         records = []
         for eviction, row, keys in zip(evictions, rows, packed, strict=True):
-            counts = read_counts(self._memory, eviction.name)
-            records.append((KIND, self._data(eviction, at_ms, keys, row, counts)))
+            data = self._data(eviction.key, (at_ms, eviction.reason, eviction.held.bytes), keys, row, eviction.digest)
+            new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.held.bytes)]
+            counts = read_counts(self._memory, eviction.key)
+            records.append((KIND, data | {"counted": counts, "losses": [*data["losses"], *new]}))
         self._ledger.extend(records)
         with self._memory.transaction() as connection:
             for eviction, row, keys in zip(evictions, rows, packed, strict=True):
-                seal_digest(connection, eviction.name)
-                connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *eviction.name))
-                values = (*eviction.name, at_ms, eviction.reason, eviction.bytes, keys, orjson.dumps(row).decode())
+                seal_digest(connection, eviction.key)
+                connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *eviction.key))
+                values = (*eviction.key, at_ms, eviction.reason, eviction.held.bytes, keys, orjson.dumps(row).decode())
                 connection.execute("INSERT OR REPLACE INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", values)
                 if eviction.loss is not None:
-                    note_loss(connection, eviction.name, row["session_uid"], (at_ms, eviction.loss, eviction.bytes))
+                    loss = (at_ms, eviction.loss, eviction.held.bytes)
+                    note_loss(connection, eviction.key, row["session_uid"], loss)
         if renewed:
             self._ledger.rewrite(
                 lambda record: record.kind != KIND or key_of(record) not in renewed or record.data["at_ms"] == at_ms
             )
 
     def _data(
-        self, eviction: PreparedEviction, at_ms: int, keys: bytes, row: dict[str, Any], counts: Counts
+        self,
+        key: SessionKey,
+        eviction: tuple[int, str, int],
+        keys: bytes,
+        row: dict[str, Any],
+        digest: dict[str, Any] | None,
     ) -> dict[str, Any]:
-        """What the ledger has of an eviction, with all that was ever lost of the session."""
-        losses = self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", eviction.name)
-        new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.bytes)]
+        """Return what the ledger has of an eviction (when, why, bytes), with what was lost of the session before."""
+        at_ms, reason, size = eviction
         return {
-            "agent": eviction.agent,
-            "native_session_id": eviction.native_session_id,
+            "agent": key.agent,
+            "native_session_id": key.native_id,
             "at_ms": at_ms,
-            "reason": eviction.reason,
-            "bytes": eviction.bytes,
+            "reason": reason,
+            "bytes": size,
             "event_keys": b64encode(keys).decode(),
             "session": row,
-            "digest": eviction.digest,
-            "counted": counts,
-            "losses": [*losses, *new],
+            "digest": digest,
+            "losses": self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", key),
         }
 
     def _row(self, session: SessionKey) -> dict[str, Any]:
@@ -386,13 +393,14 @@ class EvictionTable:
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """All of them as lines of the ledger."""
-        rows = self._memory.rows("SELECT agent, native_session_id, reason, bytes, at_ms FROM evictions ORDER BY at_ms")
+        rows = self._memory.rows("SELECT agent, native_session_id, at_ms, reason, bytes FROM evictions ORDER BY at_ms")
         records = []
-        for agent, native_id, reason, size, at_ms in rows:
+        for agent, native_id, *eviction in rows:
             key = SessionKey(agent, native_id)
-            eviction = PreparedEviction(*key, reason, size, Digests(self._memory).read_back(*key))
+            digest = Digests(self._memory).read_back(*key)
+            data = self._data(key, tuple(eviction), self._packed_keys(key), self._base(key), digest)
             counts = read_counts(self._memory, key, is_sealed=True)
-            records.append((KIND, self._data(eviction, at_ms, self._packed_keys(key), self._base(key), counts)))
+            records.append((KIND, data | {"counted": counts}))
         return records
 
     def losses(self, limit: int | None = None) -> list[RetentionEvent]:
