@@ -188,7 +188,7 @@ def test_a_forget_that_could_not_end_says_that_it_was_begun_and_repair_finishes_
         assert "recollect sweep" in str(told.value.hint)
         assert native_ids(memory) == set()
         memory.close()
-        with pytest.raises(StoreUnwritable, match="Cannot finish"):
+        with pytest.raises(StoreUnwritable, match="could not finish"):
             repair(store, [home.flag])
         assert [found.advice for found in doctor(store, [home.flag]) if "is unfinished" in found.message]
 

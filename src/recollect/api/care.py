@@ -11,9 +11,9 @@ from recollect import care, forget, ingest, redact, sessions
 from recollect.agentkit.files import resolve_root
 from recollect.agentkit.source import Source
 from recollect.config import load_settings, refuse_in_group
-from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
+from recollect.errors import BadConfig, NotFound, StoreTooNew
 from recollect.progress import Progress, silent
-from recollect.store import MEMORY_NAME, give_up_spare, open_for_reading, open_store, sweep_lock
+from recollect.store import MEMORY_NAME, give_up_spare, open_for_reading, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,15 +158,8 @@ def _finish_forgetting(settings: Settings) -> list[str]:
     if not (folder / MEMORY_NAME).exists():
         return []
     with open_store(folder) as store:
-        count = len(store.tombstones.unfinished())
-        if not count:
-            return []
-        with sweep_lock(folder):
-            forget.finish_forgetting(store, settings.rules, settings.domains)
-            store.checkpoint()
-        if store.tombstones.unfinished():
-            raise StoreUnwritable(f"Cannot finish an interrupted forget now: {folder}", forget.FINISHES_FORGETTING)
-    return [f"Finished an interrupted forget: {count:,} {'session' if count == 1 else 'sessions'}"]
+        count = forget.finish_interrupted(store, settings.rules, settings.domains)
+    return [f"Finished an interrupted forget: {count:,} {'session' if count == 1 else 'sessions'}"] if count else []
 
 
 def restore(

@@ -61,7 +61,7 @@ Advance = Callable[[int, int], None]  # done, total
 
 @dataclass(slots=True)
 class BudgetReport:
-    """What was dropped, what is left, and what to warn about."""
+    """Counts what was dropped and what is left, with what to warn about."""
 
     raw_bytes: int = 0
     distilled_bytes: int = 0
@@ -74,7 +74,7 @@ class BudgetReport:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The sizes of the tiers, what would be evicted now, and what went that nobody can restore, newest first."""
+    """Holds the sizes of the tiers, what would be evicted now, and unrecoverable losses, newest first."""
 
     raw_bytes: int
     bytes_after: int
@@ -98,10 +98,10 @@ class Outlook:
 
 
 def keep_within_budget(
-    store: Store, limits: Limits, host: str, advance: Advance, *, notify: Sequence[str] = (), at_ms: int | None = None
+    store: Store, limits: Limits, host: str, advance: Advance, *, notify: Sequence[str] = ()
 ) -> BudgetReport:
     """Drop raw detail until Tier 1 fits; warn if Tier 2 does not. The sweep's lock must be held."""
-    work = _Work(store, limits, host, now_ms() if at_ms is None else at_ms)
+    work = _Work(store, limits, host, now_ms())
     if work.has_work():
         work.run(advance)
     work.check_tier_2()
@@ -219,7 +219,7 @@ class _Work:
         return eviction._replace(digest=digest, loss=loss)
 
     def _set_aside(self, held: Held) -> None:
-        """Have an unreadable digest made anew; if that was tried before, keep the session."""
+        """Mark an unreadable digest to be made anew; if that was tried before, keep the session."""
         if held.session_uid not in self._remade and self._store.digests.set_outdated(held.agent, held.native_id):
             self._remade.add(held.session_uid)
             return

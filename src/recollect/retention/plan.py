@@ -1,4 +1,4 @@
-"""Which raw detail is dropped when the cache outgrows its budget. `plan` decides and touches nothing.
+"""Decides which raw detail is dropped when the cache outgrows its budget; nothing here touches the store.
 
 The order: analysed sessions that are old, then those analysed longest ago; over the hard cap, analysed last copies; and
 only when nothing else is left, sessions without a digest.
@@ -39,13 +39,13 @@ class Limits:
 
     @property
     def usual_gap_ms(self) -> int:
-        """How long after a sweep the next one is due."""
+        """Return how long after a sweep the next one is due."""
         return CADENCES[self.cadence] * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is dropped, in order. `analyze_first`: over the hard cap, with only unanalysed sessions left."""
+    """Lists what is dropped, in order. `analyze_first`: over the hard cap, with only unanalysed sessions left."""
 
     evictions: "list[Eviction]"
     bytes_after: int
@@ -53,7 +53,7 @@ class Plan:
 
     @property
     def first(self) -> "list[Eviction]":
-        """What is dropped before sizes are measured again; nothing irreplaceable while there is anything else."""
+        """Return what is dropped before sizes are measured again: the irreplaceable only when nothing else is left."""
         for reasons in ((AGE, SOFT_CAP, HARD_CAP), (LAST_COPY,), (UNANALYSED,)):
             if evictions := [eviction for eviction in self.evictions if eviction.reason in reasons]:
                 return evictions

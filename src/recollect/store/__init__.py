@@ -127,11 +127,10 @@ if TYPE_CHECKING:
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.named_values import NamedValues, by_root
-    from recollect.store.tables.raw import HeldStream, RawCache
+    from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
     from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, SessionHeader
     from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
-    from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
     from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
@@ -290,14 +289,14 @@ class Store:
 
     def restore_records(self) -> Counter[str]:
         """Put the ledger's records back into memory.db; rows that exist stay as they are."""
-        from recollect.store.tables.records import restore_records  # only a new or a damaged store needs them
+        from recollect.store.tables.lasting import restore_records  # only a new or a damaged store needs them
 
         with self._memory.transaction() as connection:
             return restore_records(connection, self.ledger.records())
 
     def missing_records(self) -> list[tuple[str, dict[str, Any]]]:
         """Rows of memory.db that the ledger should have too, and does not."""
-        from recollect.store.tables.records import missing_records  # only a damaged store needs them
+        from recollect.store.tables.lasting import missing_records  # only a damaged store needs them
 
         tables = (self.tombstones, self.copies, self.evictions, self.groups, self.verdicts)
         return missing_records(self.ledger, tables)

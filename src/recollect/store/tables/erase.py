@@ -34,7 +34,7 @@ _SESSIONS_AT_ONCE = 50  # others wait to write meanwhile
 
 
 class HeldContent(NamedTuple):
-    """How much is held of a session, and from which of the agent's files."""
+    """Tells how much is held of a session, and from which of the agent's files."""
 
     events: int
     payload_bytes: int
@@ -71,7 +71,7 @@ class Erasure:
         return sorted(self._select("1", ()))
 
     def existing(self, keys: Collection[SessionKey]) -> set[SessionKey]:
-        """Those of the sessions that something is still held of."""
+        """Return those of the sessions that something is still held of."""
         condition = "(agent, {native_id}) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
         return self._select(condition, (json_keys(keys),))
 
@@ -154,7 +154,7 @@ class Erasure:
         return pack(self._event_keys(key) - shared)
 
     def _event_keys(self, key: SessionKey) -> set[bytes]:
-        """Those of its events, and those it was evicted with."""
+        """Hash its events; add the hashes it was evicted with."""
         evicted = self._memory.value(_EVICTED_KEYS, key) or b""
         rows = self._cache.iter_rows(
             f"SELECT copy_key, coalesce(base_kind, kind), {CONTENT.format('')} FROM events"

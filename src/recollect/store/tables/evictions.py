@@ -32,8 +32,8 @@ from recollect.store.tables.digests import Digests, seal_digest
 from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
 from recollect.store.tables.eviction_records import KIND, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
+from recollect.store.tables.raw import HeldSession
 from recollect.store.tables.sessions import SessionRow
-from recollect.store.tables.sizes import HeldSession
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 from recollect.uids import name_half
@@ -134,17 +134,17 @@ class RetentionEvent(NamedTuple):
 
 
 class Keys:
-    """The events of an evicted session, by hashes."""
+    """Knows the events of an evicted session by their hashes."""
 
     def __init__(self, packed: bytes) -> None:
         self._hashes = PackedHashes([packed])
 
     def hold(self, event_uid: bytes, payload_hash: bytes) -> bool:
-        """Whether an event was dropped; one that was still growing then is another when it has grown."""
+        """Return True if an event was dropped; one that was still growing then is another when it has grown."""
         return any(uid[HASH_BYTES:] in self._hashes for uid in (event_uid, second_uid(event_uid, payload_hash)))
 
     def hold_copy(self, copy_key: int) -> bool:
-        """Whether a record with this key was dropped."""
+        """Return True if a record with this key was dropped."""
         return copy_key.to_bytes(HASH_BYTES, "big", signed=True) in self._hashes
 
 
@@ -176,7 +176,7 @@ class EvictionTable:
         return set(self._memory.read(SessionKey, f"SELECT agent, native_session_id FROM evictions WHERE {condition}"))
 
     def unfinished_since_ms(self) -> int | None:
-        """When the oldest of them was begun; None if there are none."""
+        """Return when the oldest of them was begun, or None."""
         at_ms = self._memory.value("SELECT min(at_ms) FROM evictions WHERE finished_ms IS NULL")
         return None if at_ms is None else int(at_ms)
 
@@ -187,11 +187,11 @@ class EvictionTable:
         return bytes(self._memory.value(f"SELECT event_keys FROM evictions WHERE {_KEY}", session) or b"")
 
     def at_ms(self, session: SessionKey) -> int:
-        """When a session was evicted last."""
+        """Return when a session was evicted last."""
         return int(self._memory.value(f"SELECT at_ms FROM evictions WHERE {_KEY}", session) or 0)
 
     def among(self, keys: Collection[SessionKey]) -> set[SessionKey]:
-        """Those of these sessions that were evicted."""
+        """Return those of these sessions that were evicted."""
         return set(
             self._memory.read(
                 SessionKey,
@@ -202,7 +202,7 @@ class EvictionTable:
         )
 
     def base(self, name: SessionKey) -> Base | None:
-        """What a session was when its raw detail was dropped; None if it never was."""
+        """Return what a session was when its raw detail was dropped, or None."""
         for packed, row in self._memory.rows(f"SELECT event_keys, base FROM evictions WHERE {_KEY}", name):
             is_held = bool(self._cache.value(f"SELECT 1 FROM evicted_streams WHERE stream = ({_FIND_STREAM})", name))
             with translated(self._memory.path):
@@ -210,7 +210,7 @@ class EvictionTable:
         return None
 
     def later_counts(self) -> dict[SessionKey, int]:
-        """How many events of evicted sessions came after that, by their rows."""
+        """Count the events of evicted sessions that came after that, by their rows."""
         count = "s.event_count - (e.base ->> '$.event_count')"
         rows = self._memory.rows(
             f"SELECT agent, native_session_id, {count} FROM sessions s JOIN evictions e"
@@ -343,7 +343,7 @@ class EvictionTable:
 
     @contextmanager
     def awaiting(self, session: SessionKey) -> Iterator[None]:
-        """Have a session's sources read again whole, and let in what was dropped of it.
+        """Force a full re-read of the session and re-admit its evicted events.
 
         The eviction stays until something came: if the sources cannot be read, nothing is lost.
         """
@@ -404,7 +404,7 @@ class EvictionTable:
         return records
 
     def losses(self, limit: int | None = None) -> list[RetentionEvent]:
-        """What went and cannot be had again, newest first."""
+        """Return unrecoverable losses, newest first."""
         columns = ", ".join(RetentionEvent._fields)
         cut = "" if limit is None else f" LIMIT {limit:d}"
         return self._memory.read(
@@ -415,7 +415,7 @@ class EvictionTable:
         return dict(self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event"))
 
     def clock(self) -> tuple[int, int] | None:
-        """When ages were last checked, and from when on the clock is trusted; None if they never were."""
+        """Return when ages were last checked, and from when on the clock is trusted; None if they never were."""
         rows = self._memory.rows("SELECT at_ms, trusted_from_ms FROM retention_clock")
         return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
@@ -442,7 +442,7 @@ class EvictionTable:
 
 
 def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
-    """Whether a session's usage that is held is no less than its row had when it was evicted."""
+    """Return True if a session's usage that is held is no less than its row had when it was evicted."""
     *tokens, usd = used
     is_exact = base["usd"] is not None and not base["usd_is_estimate"]
     has_tokens = all(count >= base[name] for count, name in zip(tokens, column.TOKENS, strict=True))
@@ -468,7 +468,7 @@ def _session_row(values: dict[str, Any]) -> SessionRow:
 
 
 class Evicted:
-    """The evictions as a sweep needs them: names loaded once, keys when one of the sessions turns up."""
+    """Serves a sweep: loads the names once, and keys when one of the sessions turns up."""
 
     def __init__(self, table: EvictionTable) -> None:
         self._table = table
@@ -478,7 +478,7 @@ class Evicted:
         self._last: tuple[SessionKey, Keys, int] | None = None
 
     def without(self, batch: Batch) -> Batch:
-        """The batch without events that were dropped; the same batch if none of its sessions was evicted."""
+        """Leave events that were dropped out of the batch."""
         names = self._names.get(batch.source.agent)
         if not names or not any(stream.native_id in names for stream in batch.streams):
             return batch
@@ -491,7 +491,7 @@ class Evicted:
         return batch
 
     def _new_part(self, batch: Batch, stream: StreamBatch) -> StreamBatch:
-        """What a session has done since. Even if that is nothing, its source is one of the session's sources."""
+        """Keep what a session has done since. Even if that is nothing, its source is one of the session's sources."""
         session = SessionKey(batch.source.agent, stream.native_id)
         if self._last is None or self._last[0] != session:
             self._last = (session, self._table.keys(session), self._table.at_ms(session))

@@ -111,12 +111,12 @@ def event_key(copy_key: int, kind: str, content: str) -> bytes:
 
 
 def hidden_path(path: str) -> str:
-    """What replaces the path of a file that holds only forgotten sessions."""
+    """Return what replaces the path of a file that holds only forgotten sessions."""
     return HIDDEN + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def line_name(raw: bytes) -> str:
-    """The key of a forgotten line that could not be read, in place of a session's id."""
+    """Return the key of a forgotten line that could not be read, in place of a session's id."""
     return LINE + blake2b(raw, digest_size=16).hexdigest()
 
 
@@ -198,7 +198,7 @@ def restore_tombstone(connection: apsw.Connection, record: LedgerRecord) -> None
 
 
 class Tombstones:
-    """The tombstones as a sweep needs them: loaded once, asked for every batch."""
+    """Serves a sweep: tombstones are loaded once and asked for every batch."""
 
     def __init__(self, table: TombstoneTable, sources: Sources) -> None:
         self._table = table
@@ -220,7 +220,7 @@ class Tombstones:
         return agent in self._names
 
     def hold(self, agent: str, native_id: str) -> bool:
-        """Whether a session was forgotten, or is named after one that was, as sub-agents are."""
+        """Return True if a session was forgotten, or is named after one that was, as sub-agents are."""
         names = self._names[agent]
         return native_id in names or ("/" in native_id and native_id.partition("/")[0] in names)
 
@@ -237,14 +237,14 @@ class Tombstones:
         return any(name is not None and self.hold(agent, name) for name in above)
 
     def without_lines(self, agent: str, problems: list[ProblemRow]) -> list[ProblemRow]:
-        """The unread lines; forgotten ones without their text."""
+        """Return the unread lines, forgotten ones without their text."""
         if agent not in self._with_lines:
             return problems
         names = self._names[agent]
         return [row._replace(raw=b"") if line_name(row.raw) in names else row for row in problems]
 
     def without_copies(self, batch: Batch, stream: StreamBatch) -> StreamBatch:
-        """The stream without records that were copied from a forgotten session."""
+        """Leave records out that were copied from a forgotten session."""
         agent = batch.source.agent
         if (agent, stream.native_id) in self._kept_forks:
             return stream
@@ -287,7 +287,7 @@ def _hidden(source: SourceRow) -> SourceRow:
 
 
 def without_forgotten(batch: Batch, tombstones: Tombstones) -> Batch:
-    """The batch without what was forgotten; the same batch if nothing of its agent ever was."""
+    """Leave what was forgotten out of the batch."""
     agent = batch.source.agent
     if not tombstones.concern(agent):
         return batch
