@@ -203,7 +203,7 @@ class _Work:
                 self._drop(prepared)
             advance(start + len(batch), len(planned))
         if planned:
-            self._store.evictions.leave_no_word()
+            self._store.erasure.leave_no_word()
 
     def _prepared(self, eviction: Eviction) -> Eviction | None:
         """An eviction with the digest read back; None if that fails, because then raw is all there is."""
@@ -266,8 +266,7 @@ def _leave_nothing(store: Store, at_ms: int) -> None:
     if begun_ms is None:
         return
     names = store.evictions.unfinished()
-    store.evictions.leave_no_word()
+    store.erasure.leave_no_word()
     if store.sizes.cache_bytes() <= _SMALL_BYTES or begun_ms <= at_ms - _DAY_MS:
         with suppress(StoreUnwritable, Busy):
-            store.evictions.leave_no_byte()
             store.evictions.finish(names)

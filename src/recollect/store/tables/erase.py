@@ -201,17 +201,25 @@ class Erasure:
                 if path.is_file() and any(name in os.fsencode(path) or name in path.read_bytes() for name in names):
                     path.unlink()
 
+    def leave_no_word(self, *, of_all: bool = False) -> None:
+        """Remove the words of deleted events from the index and packs, and give back the room they took.
+
+        `of_all` also removes those of events that left the index before.
+        """
+        Fulltext(self._cache).leave_no_byte(of_all=of_all)
+        give_back_pages(self._cache)
+        tidy_shared(self._cache, self._folder)
+
     def scrub(self) -> None:
         """Leave no byte of deleted rows in either database: words stay in an index until it is written anew."""
-        Fulltext(self._cache).leave_no_byte()
+        self.leave_no_word(of_all=True)
         with self._memory.transaction() as connection:
             for table in declared(MEMORY):
                 if table.tokenizer is not None:
                     connection.execute(f"INSERT INTO {table.name} ({table.name}) VALUES ('optimize')")
-        tidy_shared(self._cache, self._folder)
-        for database in (self._memory, self._cache):
-            give_back_pages(database)
-            rewrite(database)
+        give_back_pages(self._memory)
+        rewrite(self._memory)
+        rewrite(self._cache)
         keep_copy(self._memory, is_due=True)
         self.owe_no_scrub()
 

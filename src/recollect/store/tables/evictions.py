@@ -23,15 +23,13 @@ from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
-from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database, translated
-from recollect.store.sqlite.room import delete_in_steps, give_back_pages, is_short
+from recollect.store.sqlite.room import delete_in_steps, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest
 from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
 from recollect.store.tables.eviction_records import KIND, key_of, note_loss, read_counts, redact_data
-from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.raw import HeldSession
 from recollect.store.tables.sessions import SessionRow
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
@@ -324,18 +322,9 @@ class EvictionTable:
                 if table.is_raw and table.is_bulky:
                     delete_in_steps(self._cache, table.delete_some, session)
 
-    def leave_no_word(self) -> None:
-        """Remove the words of what was dropped from the index, and give back the room they took."""
-        Fulltext(self._cache).leave_no_byte(of_all=False)
-        give_back_pages(self._cache)
-        tidy_shared(self._cache, self._cache.path.parent)
-
-    def leave_no_byte(self) -> None:
+    def finish(self, sessions: Collection[SessionKey]) -> None:
         """Remove the last bytes of what was dropped from cache.db; raises StoreUnwritable or Busy if it cannot."""
         rewrite(self._cache)
-
-    def finish(self, sessions: Collection[SessionKey]) -> None:
-        """Note that nothing is left of these sessions' raw detail."""
         self._memory.write_all(
             f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *session) for session in sessions]
         )

@@ -61,6 +61,7 @@ FULLTEXT_GONE = Table(
 
 _HASH_BYTES = 24 * 1024 * 1024  # words of one transaction held in memory: 10 % quicker than FTS5's 1 MiB
 _ROOM_TO_WRITE = 4  # times a month's size: the new index, and both in the log
+_HOLDS_GONE = "SELECT 1 FROM fulltext_gone WHERE id IN (SELECT id FROM {}_docsize) LIMIT 1"
 _SEGMENTS_TO_MERGE = 8  # twice the default: merging less often saves 10 % of a first import
 
 
@@ -169,28 +170,30 @@ class Fulltext:
         A month that the disk has no room for goes as a whole, and its sessions are indexed again by the next sweep.
         """
         if is_short(self._database.path.parent):
-            self._leave_no_byte_in_steps()
+            self._leave_no_byte_in_steps(of_all=of_all)
             return
         with self._database.transaction() as connection:
             touched = _drop_gone(connection)
             for month in _months(connection) if of_all else touched:
                 _write_anew(connection, month)
 
-    def _leave_no_byte_in_steps(self) -> None:
-        gone = self._database.column("SELECT id FROM fulltext_gone")
+    def _leave_no_byte_in_steps(self, *, of_all: bool) -> None:
         for month in self._database.column("SELECT month FROM fulltext_months"):
+            if not (of_all or self._database.value(_HOLDS_GONE.format(table_of(month)))):
+                continue
             empty_log(self._database)
             size = int(self._database.value(f"SELECT coalesce(sum(length(block)), 0) FROM {table_of(month)}_data"))
             if size * _ROOM_TO_WRITE < free_bytes(self._database.path.parent):
                 with self._database.transaction() as connection:
-                    _drop(connection, gone, [month])
+                    _drop(connection, _gone(connection), [month])
                     _write_anew(connection, month)
             else:
                 with without_overwriting(self._database), self._database.transaction() as connection:
                     _index_again(connection, month)
                     _drop_month(connection, month)
             give_back_pages(self._database)
-        self._database.write("DELETE FROM fulltext_gone")
+        with self._database.transaction() as connection:  # last: until then they tell which months are to be written
+            _drop_gone(connection)
 
     def sizes(self) -> dict[str, int]:
         """Bytes of text that are indexed, and bytes the index takes."""
@@ -273,11 +276,15 @@ def _index_again(connection: apsw.Connection, month: str) -> None:
 
 def _drop_gone(connection: apsw.Connection) -> list[str]:
     """Take deleted events out of the index; return the months that held any."""
-    gone = [event for (event,) in connection.execute("SELECT id FROM fulltext_gone")]
+    gone = _gone(connection)
     touched = _drop(connection, gone, _months(connection))
     if gone:
         connection.execute("DELETE FROM fulltext_gone")
     return touched
+
+
+def _gone(connection: apsw.Connection) -> list[int]:
+    return [event for (event,) in connection.execute("SELECT id FROM fulltext_gone")]
 
 
 def _drop(connection: apsw.Connection, events: Iterable[int], months: Sequence[str]) -> list[str]:
