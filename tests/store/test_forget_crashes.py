@@ -20,7 +20,7 @@ from tests.forget.traces import Planted, left_in, native_ids, rare_words
 # Each is about to be done when the process dies.
 STEPS = (
     "recollect.store.tables.tombstones:TombstoneTable.add",
-    "recollect.store.tables.tombstones:TombstoneTable._insert",
+    "recollect.store.tables.tombstones:_put",
     "recollect.store.tables.erase:Erasure.drop",
     "recollect.store.tables.erase:_scrub_sources",
     "recollect.store.payloads.packs:drop_own_packs",

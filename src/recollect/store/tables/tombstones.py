@@ -137,23 +137,21 @@ class TombstoneTable:
         new = [tombstone for tombstone in tombstones if tombstone.key not in known]
         if new:
             self._ledger.extend([(TOMBSTONE, _data(tombstone)) for tombstone in new])
-            self._insert(new, now_ms() if is_finished else None)
+            at_ms = now_ms()
+            with self._database.transaction() as connection:
+                for tombstone in new:
+                    _put(connection, tombstone, at_ms, at_ms if is_finished else None)
 
     def take_over(self) -> None:
         """Add the tombstones that only the ledger has: memory.db is then a new or an older one."""
         if self._database.read_only:
             return
         known = self.names()
-        recorded = [_from_data(record.data) for record in self._ledger.records(TOMBSTONE)]
-        self._insert([tombstone for tombstone in recorded if tombstone.key not in known])
-
-    def _insert(self, tombstones: Collection[Tombstone], finished_ms: int | None = None) -> None:
-        if not tombstones:
-            return
-        at_ms = now_ms()
-        with self._database.transaction() as connection:
-            for tombstone in tombstones:
-                _put(connection, tombstone, at_ms, finished_ms)
+        missing = [one for one in self._ledger.records(TOMBSTONE) if _from_data(one.data).key not in known]
+        if missing:
+            with self._database.transaction() as connection:
+                for record in missing:
+                    restore_tombstone(connection, record)
 
     def names(self) -> set[SessionKey]:
         return set(self._database.read(SessionKey, "SELECT agent, native_id FROM tombstones"))
