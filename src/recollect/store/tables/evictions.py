@@ -392,13 +392,11 @@ class EvictionTable:
             records.append((KIND, data | {"counted": counts}))
         return records
 
-    def losses(self, limit: int | None = None) -> list[RetentionEvent]:
+    def losses(self) -> list[RetentionEvent]:
         """Return unrecoverable losses, newest first."""
         columns = ", ".join(RetentionEvent._fields)
-        cut = "" if limit is None else f" LIMIT {limit:d}"
-        return self._memory.read(
-            RetentionEvent, f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC{cut}"
-        )
+        sql = f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC"
+        return self._memory.read(RetentionEvent, sql)
 
     def loss_counts(self) -> dict[str, int]:
         return dict(self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event"))
