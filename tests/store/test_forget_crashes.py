@@ -140,6 +140,19 @@ def test_step_by_step_the_same_goes(store: Path, planted: Planted, monkeypatch: 
         }
 
 
+def test_a_large_database_is_written_anew_beside_itself(
+    store: Path, planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.store.sqlite.snapshot._IN_MEMORY_BYTES", 0)
+
+    done = _forget(store, planted)
+
+    assert done.exit_code == 0, done.output
+    assert left_in(store, planted.words) == set()
+    assert list(store.glob("*.new")) == []
+    assert [found for found in doctor(store, planted.roots, deep=True) if found.level == "problem"] == []
+
+
 def test_a_forget_can_be_finished_by_asking_again(store: Path, planted: Planted) -> None:
     _forget_dying("recollect.store.tables.erase:_scrub_sources", store, planted)
 
