@@ -14,12 +14,14 @@ import apsw
 
 from recollect.home import PREPARED_NAME, SPENDING_NAME
 from recollect.store.sqlite.checksums import PAGE_BYTES
-from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.database import BUSY_MS, Database
 from recollect.store.sqlite.files import remove
 
 SHORT_BYTES = 32 * 1024 * 1024
 # From what is missed least to what is missed most: compiled rules, what hooks read, the copy of memory.db.
 _SPARE = ("redaction-*.hs", PREPARED_NAME, SPENDING_NAME, "memory.db-copy", "memory.db.zst")
+_PATIENCE_MS = 500
+_SCARCE = 100  # rows or pages: with room for fewer the log is emptied first
 _ROW_BYTES = 16 * PAGE_BYTES  # of the log, for a row with its entries in indexes; seldom more
 _MOVED_BYTES = 8 * PAGE_BYTES  # of the log, for a page that takes another place
 
@@ -47,10 +49,10 @@ def give_up_spare(folder: Path) -> None:
 def delete_in_steps(database: Database, sql: str, bindings: Sequence[Any]) -> None:
     """Run a DELETE, whose last binding is how many rows it may take, until none is left."""
 
-    def step(most: int) -> bool:
+    def step(most: int) -> int:
         with database.transaction() as connection:
             connection.execute(sql, (*bindings, most))
-            return bool(connection.changes())
+            return connection.changes()
 
     _in_steps(database, _ROW_BYTES, step)
 
@@ -61,25 +63,32 @@ def give_back_pages(database: Database) -> None:
         database.rows("PRAGMA incremental_vacuum")
         return
 
-    def step(most: int) -> bool:
-        before = database.value("PRAGMA freelist_count")
+    def step(most: int) -> int:
+        before = int(database.value("PRAGMA freelist_count"))
         database.rows(f"PRAGMA incremental_vacuum({most})")
-        return int(database.value("PRAGMA freelist_count")) < int(before)
+        return before - int(database.value("PRAGMA freelist_count"))
 
     _in_steps(database, _MOVED_BYTES, step)
 
 
-def _in_steps(database: Database, needed_bytes: int, step: Callable[[int], bool]) -> None:
-    """Repeat a step, each as large as the disk allows, until it has nothing left to do."""
-    empty_log(database)
-    while step(max(1, free_bytes(database.path.parent) // needed_bytes)):
+def _in_steps(database: Database, needed_bytes: int, step: Callable[[int], int]) -> None:
+    """Repeat a step, each as large as the disk allows, until one does less than it may."""
+    folder = database.path.parent
+    if free_bytes(folder) < _SCARCE * needed_bytes:
+        empty_log(database)
+    while step(most := max(1, free_bytes(folder) // needed_bytes)) >= most:
         empty_log(database)
 
 
 def empty_log(database: Database) -> None:
-    """Move the log into the database, so that its room is free again; not while somebody reads."""
-    with suppress(apsw.BusyError):
-        database.checkpoint()
+    """Move the log into the database, so that its room is free again; not while somebody reads, which it hardly awaits:
+    there are many steps."""
+    database.connection.set_busy_timeout(_PATIENCE_MS)
+    try:
+        with suppress(apsw.BusyError):
+            database.checkpoint()
+    finally:
+        database.connection.set_busy_timeout(BUSY_MS)
 
 
 @contextmanager
