@@ -43,7 +43,6 @@ for folder, _, names in os.walk(sys.argv[1]):
 PEER = "agentsview"
 # What the peer calls the folder of an agent's sessions, and where that lies below the agent's home.
 PEER_FOLDERS = {"claude": ("CLAUDE_PROJECTS_DIR", "projects"), "codex": ("CODEX_SESSIONS_DIR", "sessions")}
-BALLAST = "ballast"  # given up when the disk is full: no part of what a store needs
 SAMPLE_SECONDS = 0.02
 BIG_FILE_MB = 200
 LONG_LINE_MB = 50
@@ -189,7 +188,7 @@ class Home:
 
 def folder_bytes(folder: Path) -> int:
     found = (Path(path) / name for path, _, names in os.walk(folder) for name in names)
-    return sum(path.stat().st_size for path in found if path.name != BALLAST)
+    return sum(path.stat().st_size for path in found)
 
 
 @dataclass
@@ -317,7 +316,7 @@ def bars_of(sweeps: Sweeps) -> list[Bar]:
         ("processor time, in floors", sweeps.cpu_floors, MOST_CPU_FLOORS, "x"),
         ("clock, in floors", sweeps.clock_floors, MOST_CLOCK_FLOORS, "x"),
         *beside,
-        ("store, of the source, without ballast", store, MOST_STORE, "x"),
+        ("store, of the source", store, MOST_STORE, "x"),
         ("no change, per 10,000 files", sweeps.no_change_seconds, MOST_NO_CHANGE_SECONDS, "s"),
         ("memory of the writer", sweeps.first.peak_mb, MOST_MEMORY_MB, "MB"),
         ("memory of a reader", sweeps.first.reader_peak_mb, MOST_MEMORY_MB, "MB"),

@@ -18,12 +18,9 @@ from recollect.kinds import SessionKey
 from recollect.redact import Learned, Redactor
 from recollect.schema import TOOL_RESULT
 from recollect.sessions import parts
-from recollect.store.payloads.packs import iter_frames
-from recollect.store.tables.erase import Erasure
-from recollect.store.tables.evictions import EvictionTable
 from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 from tests.builders import sweep as sweep_now
-from tests.forget.traces import left_in
+from tests.forget.traces import left_in, unpacked
 from tests.planted import KINDS, plant
 
 DRAW = random.Random(2026)
@@ -98,25 +95,18 @@ def _secrets() -> list[str]:
 
 def _found(memory: Memory) -> dict[str, list[str]]:
     """The files of a store in which a secret stands, packs and frames unpacked."""
-    store = memory._store
-    texts = {
-        str(path): path.read_bytes() for path in store.folder.rglob("*") if path.is_file() and path.suffix != ".db"
-    }
+    folder = memory.settings.folder
+    texts = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"}
     for session in memory.sessions():
-        name = (session.agent, session.native_session_id)
-        places = sorted(store.events.rows(name, ("payload_start", "payload_bytes")))
-        texts[session.session_uid] = b"".join(store.payloads.iter(name, places))
-        for path in store.folder.glob("packs/*/*.pack"):
-            texts[f"{path} unpacked"] = _unpacked(path)
+        payloads = memory.payloads(session, memory.events(session, with_copies=True))
+        texts[session.session_uid] = b"\n".join(map(orjson.dumps, payloads))
+    for path in folder.glob("packs/*/*.pack"):
+        texts[f"{path} unpacked"] = b"\n".join(unpacked(path.read_bytes()))
     return {
         name: [secret for secret in _secrets() if secret.encode() in text or secret[4:].encode() in text]
         for name, text in texts.items()
         if any(secret.encode() in text for secret in _secrets())
     }
-
-
-def _unpacked(path: Path) -> bytes:
-    return b"".join(b"".join(content) for _, content in iter_frames(path))
 
 
 def _bytes_of_databases(folder: Path) -> dict[str, list[str]]:
@@ -138,7 +128,6 @@ def test_nothing_of_a_secret_is_left_in_any_file(tmp_path: Path, home: Home) -> 
     with sweep(folder, home) as memory:
         assert _found(memory)
         assert len(list(folder.glob("packs/??/*.pack"))) == 1
-        memory._store.checkpoint()
 
         report = _rescan(memory)
 
@@ -162,7 +151,7 @@ def test_sessions_can_be_read_and_found_afterwards(tmp_path: Path, home: Home) -
         assert session.title and "[REDACTED:" in session.title
         assert session.git_branch and session.git_branch.startswith("try-[REDACTED:gitlab-token:")
         assert session.content_hash != before.content_hash
-        assert memory._store.check.damage() == []
+    assert [found for found in doctor(tmp_path / "store", [home.flag], deep=True) if found.level == "problem"] == []
 
 
 def test_the_same_rules_are_not_applied_twice(tmp_path: Path, home: Home) -> None:
@@ -230,23 +219,11 @@ def test_one_that_was_stopped_before_the_sessions_is_still_due(
 ) -> None:
     with sweep(tmp_path / "store", home) as memory:
         with monkeypatch.context() as patched, pytest.raises(Stopped):
-            patched.setattr(EvictionTable, "redact_records", _stop)
+            patched.setattr("recollect.forget.rescan.changed_payloads", _stop)
             memory.rescan()
 
         assert memory.rescan().sessions == 3
         assert _found(memory) == {}
-
-
-def test_a_session_that_grew_meanwhile_is_left_for_the_next_time(tmp_path: Path, home: Home) -> None:
-    with sweep(tmp_path / "store", home) as memory:
-        rewrites, redactor = (
-            memory._store.rewrites,
-            _redactor(memory),
-        )
-        (stream, *_) = memory._store.raw.streams()
-        rewrites.mark([stream._replace(next_seq=stream.next_seq - 1)], redactor.version)
-
-        assert memory._store.raw.streams()[0].redacted_with is None
 
 
 def test_a_missing_pack_is_named_and_nothing_is_lost(tmp_path: Path, home: Home) -> None:
@@ -308,7 +285,7 @@ def test_no_word_of_a_path_is_left_when_it_was_stopped_before_the_scrub(
     sweep_now(store, home).close()
     (store / "config.toml").write_text(f"[redact.rules]\nown = '{word}'")
     with monkeypatch.context() as patched, open_memory(store, [home.flag]) as memory:
-        patched.setattr(Erasure, "scrub", _stop)
+        patched.setattr("recollect.forget.rescan.drop_prepared", _stop)
         with pytest.raises(Stopped):
             memory.rescan()
     assert left_in(store, [word]) == {word}

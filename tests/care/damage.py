@@ -214,7 +214,7 @@ def _loss(chance: Chance, store: Path, other: Path) -> Harm:
 
 def parts(store: Path) -> list[str]:
     """The files and folders of a store that may be lost."""
-    return [path.name for path in sorted(store.iterdir()) if path.name != "ballast"]
+    return [path.name for path in sorted(store.iterdir())]
 
 
 def lose(*names: str) -> Harm:

@@ -12,7 +12,16 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
 from recollect.errors import StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.store import ANY_SESSION, PAGE_BYTES, PreparedEviction, SessionFilter, Store, Tombstone, open_store
+from recollect.store import (
+    ANY_SESSION,
+    PAGE_BYTES,
+    Eviction,
+    HeldSession,
+    SessionFilter,
+    Store,
+    Tombstone,
+    open_store,
+)
 from tests.builders import AGENT, Home, event, sweep, usage
 from tests.care import damage
 from tests.care.rig import copy_while_open, held, lose_home, problems, tree
@@ -111,9 +120,9 @@ def test_whatever_page_is_destroyed_nothing_is_lost(lone: Path, home: Home, tmp_
 
 def test_without_room_for_the_rows_nothing_is_moved(lone: Path, home: Home, small_disk: Callable[[str], Path]) -> None:
     needed = (lone / "cache.db").stat().st_size
-    used = sum(path.stat().st_size for path in lone.rglob("*") if path.is_file() and path.name != "ballast")
+    used = sum(path.stat().st_size for path in lone.rglob("*") if path.is_file())
     store = small_disk(str(used + needed // 2)) / "store"
-    shutil.copytree(lone, store, ignore=shutil.ignore_patterns("ballast"))
+    shutil.copytree(lone, store)
     _destroy(store / "cache.db", [_root(store / "cache.db", "events")])
     before = _lasting(store)
 
@@ -190,7 +199,8 @@ def test_an_evicted_session_does_not_come_back_by_itself(tmp_path: Path, is_fini
         else:
             with open_store(store) as other:
                 digest = other.digest_rows.read_back(AGENT, "gone")
-                other.evictions.add([PreparedEviction(AGENT, "gone", "age", 1, digest)], 1)
+                held = HeldSession(AGENT, "gone", f"{AGENT}:gone", 1, 1, 1)
+                other.evictions.add([Eviction(held, "age", digest)], 1)
         write(home, "held", turns=12)
         memory.sweep()
     lose_home(home)

@@ -430,7 +430,9 @@ SMALL = {
     "exclude": Small(["exclude", "/old/place/**"], ["exclude", "--json"]),
     "config": Small(["config", "domains.shop", "shops"], ["config", "--json"]),
     "decisions import": Small(["decisions", "import", "{folder}/plan.md"], ["decisions", "--json"]),
-    "audit reject": Small(["knowledge", "audit", "reject", "{fact}"], ["decisions", "--json"], (_REMEMBER,), again=(0, 4)),
+    "audit reject": Small(
+        ["knowledge", "audit", "reject", "{fact}"], ["decisions", "--json"], (_REMEMBER,), again=(0, 4)
+    ),
     "group add": Small(["group", "add", "fam", "--path", "{folder}/work"], ["group", "list", "--json"], is_whole=False),
     "group remove": Small(
         ["group", "remove", "fam", "--yes"],

@@ -12,17 +12,7 @@ import pytest
 
 from recollect.api import open_memory
 from recollect.errors import Busy, StoreDamaged, StoreTooNew
-from tests.faults.rig import (
-    as_nobody,
-    command,
-    error_lines,
-    needs_nobody,
-    needs_root,
-    own,
-    run,
-    run_json,
-    sweep,
-)
+from tests.faults.rig import as_nobody, command, error_lines, needs_nobody, needs_root, own, run, run_json, sweep
 from tests.logs import CLAUDE, claude_user, lines, session_id
 
 DATABASES = ("memory.db", "cache.db")
@@ -127,7 +117,7 @@ def test_what_is_held_can_be_read_while_the_disk_is_full(open_folder: Path, moun
     CLAUDE.write(home, CLAUDE.content(3))
     mount(store, "size=3m")
     sweep(store, CLAUDE.root_flag(home))
-    _fill(store / "ballast")
+    _fill(store / "filler")
 
     done = [run(command(*words), store) for words in FORMS]
 

@@ -15,8 +15,7 @@ from recollect.api import Memory, open_memory
 from recollect.cli import main
 from recollect.clock import rfc3339
 from recollect.errors import Busy, NeedsAnswer, NotFound, UsageError
-from recollect.store import open_store
-from recollect.store.sqlite.locks import sweep_lock
+from recollect.store import sweep_lock
 from tests.builders import Home, at_ms, event, sweep
 from tests.faults.rig import command
 from tests.forget.traces import left_in, native_ids
@@ -139,12 +138,13 @@ def test_a_plan_says_how_much_goes_and_from_which_files(memory: Memory, home: Ho
 
 
 def test_backups_and_exports_are_named(store: Path, home: Home) -> None:
-    with open_store(store) as opened:
-        opened.copies.note_copy("backup", Path("/mnt/disk/b.tar"))
+    path = home.folder.parent / "b.tar.zst"
+    with open_memory(store, [home.flag]) as memory:
+        memory.backup(path)
 
     done = call("new-shop", "--dry-run")
 
-    assert re.search(r"backup /mnt/disk/b\.tar \(20\d\d-\d\d-\d\d \d\d:\d\d\)", done.output), "in the user's time zone"
+    assert re.search(rf"backup {path} \(20\d\d-\d\d-\d\d \d\d:\d\d\)", done.output), "in the user's time zone"
 
 
 # The command

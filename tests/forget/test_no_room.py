@@ -2,21 +2,23 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
-from recollect.api import doctor, open_memory, repair
+from recollect.api import doctor, make_room, open_memory, repair
 from recollect.cli import main
 from recollect.errors import StoreUnwritable
-from recollect.store import ballast
 from tests.builders import Home, event, sweep
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run
 from tests.forget.traces import left_in, native_ids
+from tests.retention.rig import rare_word, write
 
+TURNS = 20
 CHANGING = [
     ("forget", "session-1", "--yes"),
     ("forget", "nobody-has-this", "--yes"),
@@ -56,28 +58,107 @@ def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "free some space" in done.output
 
 
-@pytest.mark.parametrize("left_bytes", [0, 200 * 1024])
-def test_a_session_is_forgotten_on_a_disk_that_is_full_or_nearly(
-    small_disk: Callable[[str], Path], home: Home, monkeypatch: pytest.MonkeyPatch, left_bytes: int
-) -> None:
-    disk = small_disk("8m")
-    store = disk / "store"
-    home.write("log", event("session-1", 1, text="outspoken"))
-    sweep(store, home).close()
-    assert ballast.ensure(store, 1 << 20, room_bytes=0)
-    with suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
-        while file.write(bytes(4096)):
-            pass
-    os.truncate(disk / "filler", (disk / "filler").stat().st_size - left_bytes)
-    monkeypatch.setenv("RECOLLECT_HOME", str(store))
+class SmallDisk(NamedTuple):
+    """A file system that is full but for some bytes, with a store on it of sessions with rare words."""
 
-    done = CliRunner().invoke(main, ["forget", "session-1", "--yes"])
+    path: Path
+    home: Home
+    sessions: list[str]
+
+    @property
+    def store(self) -> Path:
+        return self.path / "store"
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(main, words, env={"RECOLLECT_HOME": str(self.store)})
+
+    def words(self, sessions: Sequence[str]) -> list[str]:
+        return [rare_word(session, turn) for session in sessions for turn in range(TURNS)]
+
+    def make_room(self) -> None:
+        (self.path / "filler").unlink()
+
+
+@pytest.fixture
+def full_disk(small_disk: Callable[[str], Path], home: Home) -> Callable[..., SmallDisk]:
+    def make(count: int, left_bytes: int = 0, config: str = "") -> SmallDisk:
+        disk = SmallDisk(small_disk("64m"), home, [f"session-{number:02}" for number in range(count)])
+        for session in disk.sessions:
+            write(home, session, TURNS)
+        sweep(disk.store, home).close()
+        (disk.store / "config.toml").write_text(config)
+        with suppress(OSError), (disk.path / "filler").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        os.truncate(disk.path / "filler", (disk.path / "filler").stat().st_size - left_bytes)
+        return disk
+
+    return make
+
+
+@pytest.mark.parametrize("count", [1, 19])
+def test_sessions_are_forgotten_on_a_disk_without_a_free_byte(full_disk: Callable[..., SmallDisk], count: int) -> None:
+    disk = full_disk(20)
+    forgotten = disk.sessions[:count]
+
+    done = disk.run("forget", *forgotten, "--yes")
 
     assert done.exit_code == 0, done.output
-    assert left_in(store, ["xxxxoutspoken"]) == set()
+    assert left_in(disk.store, disk.words(forgotten)) == set()
+    disk.make_room()
+    with sweep(disk.store, disk.home) as memory:
+        hits = memory.search("please look", limit=100, exclude=[])
+        assert {hit.session_uid.partition(":")[2] for hit in hits} == {*disk.sessions[count:]}
+        assert [found for found in doctor(disk.store, [disk.home.flag]) if found.level == "problem"] == []
 
 
-def test_the_plain_copy_of_an_older_store_is_forgotten_too(store: Path, home: Home) -> None:
+def test_detail_is_evicted_on_a_disk_without_a_free_byte(full_disk: Callable[..., SmallDisk]) -> None:
+    disk = full_disk(20, config="[retention]\nraw_soft_cap = 1\n")
+
+    done = disk.run("retention")
+
+    assert done.exit_code == 0, done.output
+    assert "Evicted the raw detail of 20 sessions" in done.output
+    assert left_in(disk.store, disk.words(disk.sessions)) == set()
+
+
+def test_where_there_is_no_room_to_begin_nothing_is_changed(full_disk: Callable[..., SmallDisk]) -> None:
+    disk = full_disk(2)
+
+    done = disk.run("forget", disk.sessions[0], "--yes")
+
+    assert done.exit_code == StoreUnwritable.exit_code
+    assert "Disk full" in done.output
+    disk.make_room()
+    with sweep(disk.store, disk.home) as memory:
+        assert native_ids(memory) == {*disk.sessions}
+
+
+def test_what_waits_for_room_is_named_and_goes_when_there_is_some(full_disk: Callable[..., SmallDisk]) -> None:
+    disk = full_disk(2, left_bytes=100 * 1024)
+
+    done = disk.run("forget", disk.sessions[0], "--yes")
+
+    assert done.exit_code == StoreUnwritable.exit_code
+    assert "Forgetting started but could not finish: rows are not deleted yet" in done.output
+    disk.make_room()
+    with sweep(disk.store, disk.home) as memory:
+        assert native_ids(memory) == {disk.sessions[1]}
+    assert left_in(disk.store, disk.words(disk.sessions[:1])) == set()
+
+
+def test_what_can_be_made_again_is_given_up_only_on_a_full_disk(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_room(store)
+    assert (store / "memory.db.zst").exists()
+
+    monkeypatch.setattr("recollect.store.sqlite.room.SHORT_BYTES", 1 << 60)
+    make_room(store)
+
+    assert not (store / "memory.db.zst").exists()
+
+
+def test_what_an_older_version_kept_beside_the_databases_goes(store: Path, home: Home) -> None:
+    (store / "ballast").write_bytes(bytes(100))
     (store / "memory.db-copy").write_bytes((store / "memory.db").read_bytes() + b"xxxxoutspoken")
 
     with open_memory(store, [home.flag]) as memory:
@@ -85,6 +166,7 @@ def test_the_plain_copy_of_an_older_store_is_forgotten_too(store: Path, home: Ho
 
     assert left_in(store, ["xxxxoutspoken"]) == set()
     assert (store / "memory.db.zst").exists()
+    assert not (store / "ballast").exists()
 
 
 def test_doctor_tells_of_a_full_disk(store: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,12 +183,12 @@ def test_a_forget_that_could_not_end_says_that_it_was_begun_and_repair_finishes_
 ) -> None:
     with monkeypatch.context() as full, open_memory(store, [home.flag]) as memory:
         full.setattr("recollect.store.sqlite.snapshot._ROOM", 1e12)
-        with pytest.raises(StoreUnwritable, match="started but could not finish") as told:
+        with pytest.raises(StoreUnwritable, match="could not finish: all rows are deleted, but words may") as told:
             memory.forget(memory.plan_forgetting("session-1"))
         assert "recollect sweep" in str(told.value.hint)
         assert native_ids(memory) == set()
         memory.close()
-        with pytest.raises(StoreUnwritable, match="Cannot finish"):
+        with pytest.raises(StoreUnwritable, match="could not finish"):
             repair(store, [home.flag])
         assert [found.advice for found in doctor(store, [home.flag]) if "is unfinished" in found.message]
 

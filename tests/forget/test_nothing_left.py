@@ -9,6 +9,7 @@ import pytest
 
 from recollect.agentkit.protocol import BadLine, SessionInfo
 from recollect.api import Memory, doctor, open_memory, restore
+from recollect.store import Ledger
 from tests.builders import Home, event, sweep
 from tests.faults.rig import scratch
 from tests.forget.traces import Planted, forget, left_in, native_ids, rare_words
@@ -320,7 +321,7 @@ def test_ledger_lines_spool_files_and_logs_about_a_session_go_too(tmp_path: Path
     home.write("log", event("gone-session", 1), event("stays", 1))
     store = tmp_path / "store"
     with sweep(store, home) as memory:
-        ledger = memory._store.ledger
+        ledger = Ledger(store)
         ledger.append("note", {"session_uid": "scripted:gone-session", "text": "noteworthy"})
         ledger.append("bookmark", {"of": [{"native_session_id": "gone-session"}], "name": "noteworthy"})
         ledger.append("note", {"session_uid": "scripted:stays", "text": "unharmed"})

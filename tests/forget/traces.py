@@ -24,11 +24,11 @@ def rare_words(seed: int, count: int = WORDS) -> list[str]:
 def left_in(folder: Path, words: Iterable[str]) -> set[str]:
     """The words that stand in any file of the folder, less their first four letters, compressed or not."""
     contents = [path.read_bytes() + path.name.encode() for path in folder.rglob("*") if path.is_file()]
-    contents += [unpacked for content in contents for unpacked in _unpacked(content)]
+    contents += [inner for content in contents for inner in unpacked(content)]
     return {word for word in words if any(word[4:].encode() in content for content in contents)}
 
 
-def _unpacked(content: bytes) -> Iterable[bytes]:
+def unpacked(content: bytes) -> Iterable[bytes]:
     start = content.find(_ZSTD)
     while start >= 0:
         with contextlib.suppress(zstandard.ZstdError):

@@ -14,8 +14,7 @@ from recollect.errors import RecollectError
 from recollect.ingest.pool import pack_batch, unpack_batch
 from recollect.kinds import SessionKey
 from recollect.redact import AHO_CORASICK, NamedValue, RedactionRules, Redactor
-from recollect.store import Batch, SourceRow, StreamBatch
-from recollect.store.payloads.rewrite import Rewrites
+from recollect.store import Batch, Rewrites, SourceRow, StreamBatch
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.forget.traces import left_in
 

@@ -3,15 +3,17 @@
 import dataclasses
 import hashlib
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import orjson
 from msgspec import structs
 
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.api import Memory, open_memory
 from recollect.retention.plan import Limits
-from recollect.schema import ASSISTANT_MSG, TOOL_CALL, TOOL_RESULT, USER_MSG, Session
+from recollect.schema import ASSISTANT_MSG, TOOL_CALL, TOOL_RESULT, USER_MSG, Session, to_json
 from tests.builders import Home, event, usage
 
 GENEROUS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=100_000)
@@ -89,7 +91,12 @@ def evict_all(memory: Memory, hard: bool = False) -> None:
 
 def raw_names(memory: Memory) -> set[str]:
     """Sessions with raw detail."""
-    return {native_id for _, native_id in memory._store.raw.event_counts()}
+    return {one.native_session_id for one in memory.sessions() if memory.events(one, with_copies=True)}
+
+
+def quoted_in_digests(memory: Memory, names: Iterable[str]) -> bytes:
+    """What the digests of sessions say, as JSON."""
+    return orjson.dumps([to_json(memory.digest(memory.session(name))) for name in names])
 
 
 def row(session: Session) -> dict[str, Any]:

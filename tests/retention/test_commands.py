@@ -183,6 +183,10 @@ def test_what_could_not_be_rehydrated_can_be_later(evicted: Path, home: Home, tm
     assert told("retention", "rehydrate", "session-aa", "--root", home.flag)["events"] == 16
 
 
+def _interrupt(*given: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_session_is_evicted_until_its_events_are_there(
     evicted: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +195,7 @@ def test_a_session_is_evicted_until_its_events_are_there(
         before = memory.session("session-aa")
         digest, stats = memory.digest(before), memory.stats("agent")
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(memory._store.evictions, "lift_awaited", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr("recollect.store.EvictionTable.lift_awaited", _interrupt)
             memory.rehydrate(before)
 
     with opened(evicted, home) as memory:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from recollect.agentkit.protocol import EventRecord, SessionInfo
-from recollect.kinds import SessionKey
 from recollect.schema import HISTORY_LANE
 from tests.builders import AGENT, Home, at_ms, event, usage
 from tests.retention.rig import (
@@ -17,6 +16,7 @@ from tests.retention.rig import (
     grow,
     limit,
     opened,
+    quoted_in_digests,
     rare_word,
     raw_names,
     row,
@@ -203,7 +203,7 @@ def test_what_was_lost_is_still_told_when_only_the_ledger_is_left(tmp_path: Path
         path.unlink()
         memory.sweep()
         evict_all(memory, hard=True)
-        losses = memory._store.evictions.losses()
+        losses = memory.outlook().lost
         assert [loss.event for loss in losses] == ["last_copy_evicted"]
         path = write(home, "aa", turns=5)  # it is back, grows, and goes once more
         memory.sweep()
@@ -212,7 +212,7 @@ def test_what_was_lost_is_still_told_when_only_the_ledger_is_left(tmp_path: Path
         file.unlink()
 
     with opened(tmp_path / "store", home) as memory:
-        assert memory._store.evictions.losses() == losses
+        assert memory.outlook().lost == losses
 
 
 def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, home: Home) -> None:
@@ -241,7 +241,7 @@ def test_a_store_driven_far_over_its_cap_ends_below_it_and_is_still_searched(tmp
         for name in names[: sessions // 2]:
             write(home, name, turns, words)
         assert memory.sweep().failures == []
-        full = memory._store.sizes.raw_bytes()
+        full = memory.outlook().raw_bytes
         limit(memory, raw_hard_cap=full * 2 // 3, raw_soft_cap=full // 2)  # the other half makes it three times that
         for name in names[sessions // 2 :]:
             write(home, name, turns, words)
@@ -249,14 +249,14 @@ def test_a_store_driven_far_over_its_cap_ends_below_it_and_is_still_searched(tmp
         report = memory.sweep()
 
         assert report.failures == []
-        assert memory._store.sizes.raw_bytes() <= full // 2
+        assert memory.outlook().raw_bytes <= full // 2
         assert report.budget.data_loss == report.budget.last_copies_evicted == 0
         evicted = sorted(set(names) - raw_names(memory))
         assert report.budget.sessions_evicted == len(evicted) < len(names)
         for name in evicted:
             (hit, *_) = memory.search(topic(name))
             assert (hit.session_uid, hit.evicted) == (f"{AGENT}:{name}", True)
-        digests = b"".join(memory._store.digests.find(SessionKey(AGENT, name)) or b"" for name in evicted)
+        digests = quoted_in_digests(memory, evicted)
     content = bytes_of(store)
     rare = [rare_word(name, turn).encode() for name in evicted for turn in range(turns)]
     rare = [word for word in rare if word not in digests]
@@ -279,8 +279,9 @@ def test_a_small_sub_agent_that_grows_after_its_eviction_keeps_the_line_that_say
 
         (line,) = memory.digest(memory.session("root")).sub_agents
         assert "count the sheep" in line
-        ((_, line),) = memory._store.digest_rows.lines([f"{AGENT}:root"])[f"{AGENT}:root"].values()
-        assert "count the sheep" in line
+        grow(home, "root", 5)
+        memory.sweep()
+        assert memory.digest(memory.session("root")).sub_agents == (line,)
 
 
 def test_forgetting_an_evicted_session_leaves_no_byte_of_it(tmp_path: Path, home: Home) -> None:

@@ -96,12 +96,7 @@ class Tape:
 def _is_of_the_store(path: Path) -> bool:
     """Not what is made again if it is missing, what counts until the next boot only, nor the key, which is there
     before a tape begins."""
-    is_aside = (
-        path.name.startswith("spending")
-        or "ballast" in path.name
-        or path.name.startswith("redaction")
-        or "prepared" in path.parts
-    )
+    is_aside = path.name.startswith("spending") or path.name.startswith("redaction") or "prepared" in path.parts
     return path.suffix not in (".lock", ".db-shm") and not is_aside
 
 

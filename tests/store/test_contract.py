@@ -163,4 +163,12 @@ def test_sizes_of_the_parts_add_up(folder: Path) -> None:
         sizes = store.sizes.on_disk()
 
         assert sizes["total"] == sum(size for part, size in sizes.items() if part != "total")
-        assert store.sizes.raw_bytes() <= store.sizes.about_bytes()
+        assert 0 < store.sizes.raw_bytes() <= sizes["total"]
+
+
+def test_a_session_that_grew_meanwhile_is_not_marked_as_redacted(folder: Path) -> None:
+    with open_store(folder) as store:
+        stream, *_ = store.raw.streams()
+        store.rewrites.mark([stream._replace(next_seq=stream.next_seq - 1)], "a newer version")
+
+        assert store.raw.streams()[0].redacted_with == stream.redacted_with != "a newer version"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from recollect import __version__, care, forget, ingest, redact, sessions
 from recollect.agentkit.files import Source, resolve_root
 from recollect.config import home_variable, load_settings, refuse_in_group
-from recollect.errors import BadConfig, NotFound, StoreTooNew, StoreUnwritable
-from recollect.store import MEMORY_NAME, ballast, open_for_reading, open_store, sweep_lock
+from recollect.errors import BadConfig, NotFound, StoreTooNew
+from recollect.store import MEMORY_NAME, give_up_spare, open_for_reading, open_store
 from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
@@ -40,11 +40,9 @@ def check_text(text: str, folder: str | PathLike[str] | None = None) -> dict[str
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
-    """Drop the ballast of a store whose disk is nearly full: without it, nothing could even be deleted."""
+    """Remove files that the next sweep makes again if the store's disk is nearly full: even deleting needs room."""
     refuse_in_group()
-    path = load_settings(folder).folder
-    if path.exists():
-        ballast.drop_if_needed(path)
+    give_up_spare(load_settings(folder).folder)
 
 
 def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> None:
@@ -150,15 +148,8 @@ def _finish_forgetting(settings: Settings) -> list[str]:
     if not (folder / MEMORY_NAME).exists():
         return []
     with open_store(folder) as store:
-        count = len(store.tombstones.unfinished())
-        if not count:
-            return []
-        with sweep_lock(folder):
-            forget.finish_forgetting(store, settings.rules, settings.domains)
-            store.checkpoint()
-        if store.tombstones.unfinished():
-            raise StoreUnwritable(f"Cannot finish an interrupted forget now: {folder}", forget.FINISHES_FORGETTING)
-    return [f"Finished an interrupted forget: {count:,} {'session' if count == 1 else 'sessions'}"]
+        count = forget.finish_interrupted(store, settings.rules, settings.domains)
+    return [f"Finished an interrupted forget: {count:,} {'session' if count == 1 else 'sessions'}"] if count else []
 
 
 def restore(

@@ -69,9 +69,9 @@ class Memory(Reading):
         """A Graphiti graph that facts and exchanges are pushed to; raises RecollectError unless it is set up."""
         return api.Graphs(self)
 
-    def status(self, outlook: Outlook | None = None) -> Status:
-        """What the store holds, how large it is, and when it was last swept; quicker with an `outlook` made before."""
-        return care.make_status(self._store, self.settings, outlook)
+    def status(self) -> Status:
+        """What the store holds, how large it is, and when it was last swept."""
+        return care.make_status(self._store, self.settings)
 
     def overview(self) -> Overview:
         """A quick overview of the store: how much it holds, what was lost, when it was last swept."""
@@ -119,7 +119,7 @@ class Memory(Reading):
         return ingest.unusable_rules(self._store)
 
     def outlook(self) -> Outlook:
-        """What eviction would drop now, and a forecast. Changes nothing."""
+        """What eviction would drop now. Changes nothing."""
         return retention.look_ahead(self._store, self.settings.limits, self.settings.host)
 
     def keep_within_budget(self) -> BudgetReport:

@@ -21,7 +21,6 @@ from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.files import abandoned
 from recollect.forget import FINISHES_FORGETTING
 from recollect.ingest import held_although_excluded, unusable_rules
-from recollect.retention import look_ahead
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, file_system_type, is_full, open_store
 
 OK = "ok"
@@ -197,16 +196,13 @@ def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
 
 
 def _retention(store: Store, settings: Settings) -> Iterator[Finding]:
-    """What went and cannot be had again, what is about to, and what could not be dropped to the end."""
-    outlook = look_ahead(store, settings.limits, settings.host)
+    """Report what nobody can restore, digests over their cap, and evictions that could not end."""
     advice = "raise retention.raw_hard_cap, or see what fills it: `recollect retention --dry-run`"
-    for event, count in outlook.losses.items():
+    for event, count in store.evictions.loss_counts().items():
         yield Finding(NOTE, "retention", f"{event}: {count} evicted sessions exist nowhere else", advice)
-    if outlook.last_copies_go_at:
-        message = f"Last copies will be evicted from about {outlook.last_copies_go_at[:10]}"
-        yield Finding(NOTE, "retention", message, advice)
-    if outlook.distilled_bytes > settings.limits.distilled_cap:
-        message = f"Digests take {outlook.distilled_bytes:,} bytes, over retention.distilled_cap"
+    distilled_bytes = store.sizes.distilled_bytes()
+    if distilled_bytes > settings.limits.distilled_cap:
+        message = f"Digests take {distilled_bytes:,} bytes, over retention.distilled_cap"
         yield Finding(NOTE, "retention", message, "raise it, or delete sessions you no longer need: `recollect forget`")
     begun_ms = store.evictions.unfinished_since_ms()
     if begun_ms is not None and begun_ms < now_ms() - _OVERDUE_MS:

@@ -5,7 +5,6 @@ from typing import Any
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
-from recollect.retention import Outlook, look_ahead
 from recollect.schema import Problem
 from recollect.store import Store, read_sweep_state, read_watch_state
 
@@ -64,7 +63,7 @@ class DistilledTotals:
 
 @dataclass(frozen=True, slots=True)
 class RetentionStatus:
-    """The state of the budget. `losses` counts what cannot be restored; `last_copies_go_at` is a forecast."""
+    """The state of the budget. `losses` counts what cannot be restored."""
 
     raw_bytes: int
     raw_hard_cap: int
@@ -72,9 +71,6 @@ class RetentionStatus:
     distilled_cap: int
     sessions_evicted: int
     losses: dict[str, int]
-    last_copies_go_at: str | None
-
-    last_copies_go = AsDatetime("last_copies_go_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +137,12 @@ def make_overview(store: Store) -> Overview:
     )
 
 
-def make_status(store: Store, settings: Settings, outlook: Outlook | None = None) -> Status:
-    """What the store holds. An `outlook` that was made just now is not made again: it looks at every session."""
+def make_status(store: Store, settings: Settings) -> Status:
+    """Measure what the store holds."""
     agents = [AgentTotals(**agent) for agent in _totals(store)]
     sources, saved = SourceTotals(**store.sources.counts()), store.digests.saved()
     watch = read_watch_state(store.folder)
-    outlook = outlook or look_ahead(store, settings.limits, settings.host)
+    distilled_bytes = store.sizes.distilled_bytes()
     return Status(
         folder=str(store.folder),
         swept_at=_swept_at(store),
@@ -159,19 +155,18 @@ def make_status(store: Store, settings: Settings, outlook: Outlook | None = None
         alarms=store.check.alarms(),
         distilled=DistilledTotals(
             sessions=saved.sessions,
-            bytes=outlook.distilled_bytes,
+            bytes=distilled_bytes,
             log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
             raw_tokens=saved.raw_tokens,
             kept_tokens=saved.kept_tokens,
         ),
         retention=RetentionStatus(
-            raw_bytes=outlook.raw_bytes,
+            raw_bytes=store.sizes.raw_bytes(),
             raw_hard_cap=settings.limits.raw_hard_cap,
-            distilled_bytes=outlook.distilled_bytes,
+            distilled_bytes=distilled_bytes,
             distilled_cap=settings.limits.distilled_cap,
             sessions_evicted=len(store.evictions.names()),
-            losses=outlook.losses,
-            last_copies_go_at=outlook.last_copies_go_at,
+            losses=store.evictions.loss_counts(),
         ),
     )
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from recollect.api import DigestPages
     from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport, Schedule
     from recollect.live import ImportReport as JsonlReport
-    from recollect.retention import Eviction, Outlook
+    from recollect.retention import Outlook
+    from recollect.store import Eviction
 
 _MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
@@ -298,14 +299,13 @@ def retention(context: click.Context, dry_run: bool, as_json: bool) -> None:
 
 
 def _outlook_lines(outlook: "Outlook") -> Iterator[str]:
-    planned = outlook.plan
     yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
-    yield from map(_eviction_line, planned.evictions[:_MOST_ROWS])
-    if len(planned.evictions) > _MOST_ROWS:
-        yield f"  and {plural(len(planned.evictions) - _MOST_ROWS, 'more session')}: --json lists all"
-    if planned.evictions:
-        count = plural(len(planned.evictions), "session")
-        yield f"{count} would be evicted, {size(planned.bytes_after)} would remain"
+    yield from map(_eviction_line, outlook.evictions[:_MOST_ROWS])
+    if len(outlook.evictions) > _MOST_ROWS:
+        yield f"  and {plural(len(outlook.evictions) - _MOST_ROWS, 'more session')}: --json lists all"
+    if outlook.evictions:
+        count = plural(len(outlook.evictions), "session")
+        yield f"{count} would be evicted, {size(outlook.bytes_after)} would remain"
     else:
         yield "Nothing would be evicted"
     for loss in outlook.lost[:_MOST_ROWS]:

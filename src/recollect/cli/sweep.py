@@ -264,9 +264,6 @@ def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
         yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
     for event, count in retention.losses.items():
         yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
-    if retention.last_copies_go_at:
-        when = local_time(retention.last_copies_go_at)[:10]
-        yield f"{'forecast':<8} last copies will be evicted from about {when}: raise retention.raw_hard_cap"
 
 
 @command()

@@ -4,8 +4,15 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.forget.answers import ANSWERS_KEPT_MS, expire_answers
-    from recollect.forget.erase import FINISHES_FORGETTING, drop_leftovers, finish_forgetting, hide_named, scrub_if_due
+    from recollect.forget.erase import (
+        ANSWERS_KEPT_MS,
+        FINISHES_FORGETTING,
+        drop_leftovers,
+        expire_answers,
+        finish_forgetting,
+        hide_named,
+        scrub_if_due,
+    )
     from recollect.forget.plan import (
         ForgetPlan,
         ForgottenSession,

@@ -1,17 +1,21 @@
-"""Erasing forgotten sessions. Whatever stops it, the next forget or sweep finishes it."""
+"""Erasing forgotten sessions. Whatever stops it, the next forget or sweep finishes it.
+
+What agents in sandboxes were answered and shown quotes sessions outside the databases, so none of it stays.
+"""
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect import analysis, sessions
-from recollect.errors import Busy, StoreUnwritable
+from recollect.errors import Busy, StoreUnwritable, UsageError
 from recollect.files import remove, replace_file
-from recollect.forget.answers import expire_answers
 from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
+from recollect.sessions import GROUPS_FOLDER
+from recollect.shared_folder import ANSWERS, HISTORY_NAME, TASKS_NAME, SharedFolder, open_shared
 from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root
 from recollect.text import silent
 
@@ -20,13 +24,43 @@ if TYPE_CHECKING:
     from recollect.sessions import AccountRules
 
 
+ANSWERS_KEPT_MS = 24 * 3_600_000
+
+
+def count_answers(store: Store) -> int:
+    """Count the answers that are held, as files or with their requests."""
+    held = set(store.groups.answered())
+    for group, _, answers in _folders(store):
+        held |= {(group, name.removesuffix(".json")) for name in answers.names()}
+    return len(held)
+
+
+def expire_answers(store: Store, before_ms: int | None = None) -> None:
+    """Delete the answers given before then; without a time all of them, and the snapshots.
+
+    A request stays known with its outcome, so that it is not done again.
+    """
+    store.groups.expire_answers(before_ms)
+    for _, ipc, answers in _folders(store):
+        answers.drop(before_ms)
+        for name in (HISTORY_NAME, TASKS_NAME) if before_ms is None else ():
+            ipc.remove(name)
+
+
+def _folders(store: Store) -> Iterator[tuple[str, SharedFolder, SharedFolder]]:
+    """Yield the IPC folder of each group with its answers, also of removed groups."""
+    for path in sorted((store.folder / GROUPS_FOLDER).glob("*/ipc")):
+        with suppress(UsageError), open_shared(path) as ipc, ipc.below(ANSWERS) as answers:
+            yield path.parent.name, ipc, answers
+
+
 FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and no other program reading the store"
 
 
 def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
     if store.evictions.names():
-        from recollect.forget.lines import drop_lines  # loads the rules of redaction
+        from recollect.forget.rescan import drop_lines  # loads the rules of redaction
 
         drop_lines(store, keys)
     store.erasure.drop(keys)
@@ -35,6 +69,13 @@ def drop(store: Store, keys: Collection[SessionKey]) -> None:
     _shorten_log(store.folder / HOOK_LOG_NAME, {key.native_id for key in keys})
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or ids.isdisjoint(_texts(record.data)))
+
+
+def waiting(store: Store, keys: Collection[SessionKey]) -> str:
+    """Say what is left of sessions whose removal could not end."""
+    if held := len(store.erasure.existing(keys)):
+        return f"{held} of {len(keys)} sessions are not deleted yet" if len(keys) > 1 else "rows are not deleted yet"
+    return "all rows are deleted, but words may remain in the index and in unused parts of the databases"
 
 
 def drop_prepared(store: Store) -> None:

@@ -6,15 +6,14 @@ Sessions are chosen by name, by filters, or by a text that they hold.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
-from recollect.forget.answers import count_answers
-from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting, leave_no_byte
+from recollect.forget.erase import FINISHES_FORGETTING, count_answers, drop, finish_forgetting, leave_no_byte, waiting
 from recollect.ingest import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
 from recollect.schema import Session
@@ -25,11 +24,8 @@ from recollect.text import Progress, silent
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
 
 
-class Matches(NamedTuple):
-    """Sessions that hold a text, and lines that do and belong to no single session: a history's, say."""
-
-    sessions: set[SessionKey]
-    lines: list[UnreadLine]
+# Sessions that hold a text, and lines that do and belong to no single session: a history's, say.
+Matches = tuple[set[SessionKey], list[UnreadLine]]
 
 
 class _Needle:
@@ -53,11 +49,11 @@ def find_text(store: Store, keys: Sequence[SessionKey], text: str, progress: Pro
         if key in by_file or _holds(store, key, needle):
             sessions.add(key)
         progress("searching", done, len(keys))
-    return Matches(sessions, lines)
+    return sessions, lines
 
 
-def _in_files(store: Store, keys: Collection[SessionKey], needle: _Needle) -> tuple[set[SessionKey], list[UnreadLine]]:
-    """Sessions whose files have the text in their path or in an unread line; unread lines of nobody's that have it."""
+def _in_files(store: Store, keys: Collection[SessionKey], needle: _Needle) -> Matches:
+    """Find sessions whose files have the text in their path or in an unread line, and unread lines of nobody's."""
     owners = store.texts.owners()
     files = {source for source, text in store.texts.of_sources() if needle.is_in(text, unquote(text))}
     sessions = {owner for source in files if (owner := owners.get(source))}
@@ -85,7 +81,7 @@ _LEAST_ID = 6  # characters that tell sessions apart
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to forget: these sessions, or all that meet every other condition given."""
+    """Chooses what to forget: these sessions, or all that meet every other condition given."""
 
     sessions: Sequence[Session] = ()
     repo: str | None = None
@@ -130,20 +126,12 @@ class UnreachableCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The question a plan answers, and the state of the store that it was made from."""
-
-    selection: Selection
-    with_forks: bool
-    commits: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """What would be deleted, and what stays although it holds the same text.
+    """Lists what would be deleted, and what stays although it holds the same text.
 
     `files` are the agents' own logs, which are never changed. `lines` could not be read, and their files hold several
     sessions or none. `answers` counts those that groups' sandboxes were given: they quote any session, so all go.
+    The last three are the question that the plan answers, and the state of the store that it was made from.
     """
 
     sessions: tuple[ForgottenSession, ...]
@@ -152,11 +140,13 @@ class ForgetPlan:
     files: tuple[str, ...]
     copies: tuple[UnreachableCopy, ...]
     answers: int
-    asked: Asked
+    selection: Selection
+    with_forks: bool
+    commits: tuple[int, ...]
 
     @property
     def keys(self) -> set[SessionKey]:
-        """What gets a tombstone, but for sub-agents that turn up later."""
+        """Return what gets a tombstone, except sub-agents that turn up later."""
         sessions = {SessionKey(session.agent, session.native_session_id) for session in self.sessions}
         return sessions | {SessionKey(line.agent, line.key) for line in self.lines}
 
@@ -169,34 +159,36 @@ class ForgetPlan:
         return sum(session.payload_bytes for session in self.sessions)
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: value for name, value in asdict(self).items() if name != "asked"}
-        return fields | {"events": self.events, "payload_bytes": self.payload_bytes}
+        fields = asdict(self) | {"events": self.events, "payload_bytes": self.payload_bytes}
+        return {name: value for name, value in fields.items() if name not in ("selection", "with_forks", "commits")}
 
 
 def plan_forgetting(store: Store, selection: Selection, progress: Progress, *, with_forks: bool = False) -> ForgetPlan:
-    """What would go. `with_forks` takes along every session that shares text with one that goes, and so on."""
-    asked = Asked(selection, with_forks, store.commits())  # first: whatever is stored from here on is news
+    """Plan what would go. `with_forks` takes along every session that shares text with one that goes, and so on."""
+    commits = store.commits()  # first: whatever is stored from here on is news
     rows = _Rows(store)
-    matches = _matches(store, selection, progress)
-    chosen = rows.with_sub_agents(matches.sessions)
+    sessions, lines = _matches(store, selection, progress)
+    chosen = rows.with_sub_agents(sessions)
     sharing = store.erasure.sharing(chosen)
     while with_forks and sharing:
         chosen |= rows.with_sub_agents(sharing)
         sharing = store.erasure.sharing(chosen)
     contents = {key: store.erasure.held(key) for key in sorted(chosen)}
-    files = {path for held in contents.values() for path in held.files} | {line.path for line in matches.lines}
-    copies = store.copies.all() if chosen or matches.lines else []
+    files = {path for held in contents.values() for path in held.files} | {line.path for line in lines}
+    copies = store.copies.all() if chosen or lines else []
     return ForgetPlan(
         sessions=tuple(rows.describe(key, held) for key, held in contents.items()),
-        lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.key.native_id) for line in matches.lines),
+        lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.key.native_id) for line in lines),
         forks=tuple(rows.describe(key, store.erasure.held(key), shared) for key, shared in sharing.items()),
         files=tuple(sorted(files)),
         copies=(
             *(UnreachableCopy(copy.kind, copy.path, rfc3339(copy.made_ms)) for copy in copies),
             *(UnreachableCopy("archive", row.path, rfc3339(row.made_ms)) for row in store.archives.of(sorted(chosen))),
         ),
-        answers=count_answers(store) if chosen or matches.lines else 0,
-        asked=asked,
+        answers=count_answers(store) if chosen or lines else 0,
+        selection=selection,
+        with_forks=with_forks,
+        commits=commits,
     )
 
 
@@ -223,7 +215,7 @@ def apply_plan(
         keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in planned.forks]
         kept = tuple(fork.native_id for fork in keeping)
         store.tombstones.add([Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)])
-        with _reported_as_begun():
+        with _reported_as_begun(store, keys):
             drop(store, keys)
             leave_no_byte(store, rules, domains, keys)
             store.checkpoint()
@@ -238,13 +230,14 @@ def finish_interrupted(store: Store, rules: AccountRules, domains: Mapping[str, 
     with without_sweeps(store):
         finish_forgetting(store, rules, domains)
         if store.tombstones.unfinished():
-            raise StoreUnwritable("Forgetting started but could not finish", FINISHES_FORGETTING)
+            message = f"Forgetting started but could not finish: {waiting(store, begun)}"
+            raise StoreUnwritable(message, FINISHES_FORGETTING)
         store.checkpoint()
     return len(begun)
 
 
 def is_forgotten(store: Store, name: str) -> bool:
-    """Whether a session was forgotten that has this id, or one that begins or ends with it."""
+    """Return True if a session was forgotten that has this id, or one that begins or ends with it."""
     is_part = len(name) >= _LEAST_ID
     return any(
         name in (key.native_id, session_uid(*key))
@@ -254,11 +247,12 @@ def is_forgotten(store: Store, name: str) -> bool:
 
 
 @contextmanager
-def _reported_as_begun() -> Iterator[None]:
+def _reported_as_begun(store: Store, keys: Collection[SessionKey]) -> Iterator[None]:
     try:
         yield
     except (StoreUnwritable, Busy) as error:
-        raise type(error)(f"Forgetting started but could not finish: {error.message}", FINISHES_FORGETTING) from error
+        message = f"Forgetting started but could not finish: {waiting(store, keys)} ({error.message})"
+        raise type(error)(message, FINISHES_FORGETTING) from error
 
 
 def _require_answer(planned: ForgetPlan, keep_forks: bool) -> None:
@@ -270,13 +264,12 @@ def _require_answer(planned: ForgetPlan, keep_forks: bool) -> None:
 
 
 def _as_of_now(store: Store, planned: ForgetPlan, also_new: bool) -> ForgetPlan:
-    """The plan as it is with what a sweep stored since it was made."""
-    asked = planned.asked
-    if store.commits() == asked.commits:
+    """Plan again if a sweep stored anything since the plan was made."""
+    if store.commits() == planned.commits:
         return planned
-    now = plan_forgetting(store, asked.selection, silent, with_forks=asked.with_forks)
+    now = plan_forgetting(store, planned.selection, silent, with_forks=planned.with_forks)
     new = now.keys - planned.keys
-    if new and not also_new and not asked.selection.sessions:
+    if new and not also_new and not planned.selection.sessions:
         count = "1 more matches" if len(new) == 1 else f"{len(new)} more match"
         raise Busy(f"A sweep stored new events since the plan, and {count}", "review the new plan")
     return now
@@ -294,7 +287,7 @@ def without_sweeps(store: Store) -> Iterator[None]:
 
 
 class _Rows:
-    """The rows of sessions, as far as they have any."""
+    """Finds the rows of sessions, each once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -306,7 +299,7 @@ class _Rows:
         return self._rows[key]
 
     def with_sub_agents(self, keys: Iterable[SessionKey]) -> set[SessionKey]:
-        """The sessions and all that they spawned, directly or not, and forks that hold nothing of their own."""
+        """Add all that the sessions spawned, directly or not, and forks that hold nothing of their own."""
         return all_reached(keys, self._below)
 
     def _below(self, key: SessionKey) -> set[SessionKey]:
@@ -341,13 +334,13 @@ def _matches(store: Store, selection: Selection, progress: Progress) -> Matches:
         if text is not None and not text.strip():
             raise UsageError(f"Empty `{option}` would match everything", "name a text or a repository")
     if selection.sessions:
-        return Matches({_key(session) for session in selection.sessions}, [])
+        return {_key(session) for session in selection.sessions}, []
     has_conditions = any(given is not None for given in (selection.repo, selection.before_ms, selection.excluded_by))
     keys = _matching_rows(store, selection) if has_conditions else store.erasure.keys()
     if selection.match is None:
-        return Matches(set(keys), [])
-    matches = find_text(store, keys, selection.match, progress)
-    return matches._replace(lines=[]) if has_conditions else matches  # a line has neither repository nor end
+        return set(keys), []
+    found, lines = find_text(store, keys, selection.match, progress)
+    return found, [] if has_conditions else lines  # a line has neither repository nor end
 
 
 def _matching_rows(store: Store, selection: Selection) -> list[SessionKey]:

@@ -9,6 +9,6 @@ from recollect.lazy import lazy_names
 
 if TYPE_CHECKING:
     from recollect.retention.apply import BudgetReport, Outlook, finish_evictions, keep_within_budget, look_ahead
-    from recollect.retention.plan import CADENCES, Eviction, Limits, parse_size
+    from recollect.retention.plan import CADENCES, Limits, parse_size
 else:
     __getattr__ = lazy_names(__name__, __file__)

@@ -14,30 +14,18 @@ import orjson
 from recollect import analysis
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
-from recollect.retention.plan import (
-    LAST_COPY,
-    UNANALYSED,
-    Eviction,
-    Limits,
-    Plan,
-    horizon_ms,
-    plan,
-    trusted_from_ms,
-)
-from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, RetentionEvent, Store, ballast
+from recollect.retention.plan import LAST_COPY, UNANALYSED, Limits, Plan, horizon_ms, plan, trusted_from_ms
+from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, Eviction, RetentionEvent, Store
 from recollect.store import HeldSession as Held
 
 _SECONDS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """`event` is data_loss, last_copy_evicted or distilled_over_cap; never a word of a session's content."""
+Notice = dict[str, str | int | None]  # never a word of a session's content
 
-    event: str
-    at: str | None
-    session: str | None
-    bytes: int
+
+def _notice(event: str, at_ms: int, session: str | None, size: int) -> Notice:
+    return {"event": event, "at": rfc3339(at_ms), "session": session, "bytes": size}
 
 
 def send(command: Sequence[str], notices: Sequence[Notice]) -> bool:
@@ -46,7 +34,7 @@ def send(command: Sequence[str], notices: Sequence[Notice]) -> bool:
         return False
     import subprocess  # slow to load, and most sweeps have nothing to report
 
-    document = orjson.dumps({"recollect": 1, "events": [asdict(notice) for notice in notices]}) + b"\n"
+    document = orjson.dumps({"recollect": 1, "events": notices}) + b"\n"
     try:
         process = subprocess.run(list(command), input=document, timeout=_SECONDS, capture_output=True, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -58,7 +46,6 @@ _AT_ONCE = 50  # other writers wait meanwhile
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _SMALL_BYTES = 256 * 1024 * 1024  # a database of this size is rewritten in a second or two
-_FORECAST_DAYS = 30  # how far back the growth is measured
 _LOSSES = {LAST_COPY: LAST_COPY_EVICTED, UNANALYSED: DATA_LOSS}
 
 Advance = Callable[[int, int], None]  # done, total
@@ -66,7 +53,7 @@ Advance = Callable[[int, int], None]  # done, total
 
 @dataclass(slots=True)
 class BudgetReport:
-    """What was dropped, what is left, and what to warn about."""
+    """Counts what was dropped and what is left, with what to warn about."""
 
     raw_bytes: int = 0
     distilled_bytes: int = 0
@@ -79,38 +66,36 @@ class BudgetReport:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The sizes of the tiers, and when the hard cap will take last copies at the present rate."""
+    """Holds the sizes of the tiers, what would be evicted now, and unrecoverable losses, newest first."""
 
     raw_bytes: int
+    bytes_after: int
     distilled_bytes: int
     last_copy_bytes: int
-    last_copies_go_at: str | None
-    losses: dict[str, int]
-    lost: list[RetentionEvent]  # each of them, the newest first
     limits: Limits
-    plan: Plan
+    evictions: list[Eviction]
+    losses: dict[str, int]
+    lost: list[RetentionEvent]
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: value for name, value in asdict(self).items() if name not in ("plan", "lost")}
         evictions = [
             {"session_uid": eviction.held.session_uid, "bytes": eviction.held.bytes, "reason": eviction.reason}
-            for eviction in self.plan.evictions
+            for eviction in self.evictions
         ]
         lost = [
             {"at": rfc3339(loss.at_ms), "event": loss.event, "session_uid": loss.session_uid, "bytes": loss.bytes}
             for loss in self.lost
         ]
-        return fields | {"bytes_after": self.plan.bytes_after, "evictions": evictions, "lost": lost}
+        return asdict(self) | {"evictions": evictions, "lost": lost}
 
 
 def keep_within_budget(
-    store: Store, limits: Limits, host: str, advance: Advance, *, notify: Sequence[str] = (), at_ms: int | None = None
+    store: Store, limits: Limits, host: str, advance: Advance, *, notify: Sequence[str] = ()
 ) -> BudgetReport:
     """Drop raw detail until Tier 1 fits; warn if Tier 2 does not. The sweep's lock must be held."""
-    work = _Work(store, limits, host, now_ms() if at_ms is None else at_ms)
+    work = _Work(store, limits, host, now_ms())
     if work.has_work():
-        with ballast.more_room(store.folder, work.report.raw_bytes):
-            work.run(advance)
+        work.run(advance)
     work.check_tier_2()
     send(notify, work.notices)
     work.note_time()
@@ -126,26 +111,21 @@ def finish_evictions(store: Store) -> None:
 
 
 def look_ahead(store: Store, limits: Limits, host: str) -> Outlook:
-    """What would be dropped now, and a forecast. Changes nothing."""
+    """Measure the store and plan what would be evicted now; changes nothing."""
     moment = now_ms()
     held = store.sizes.held(host, moment)
     raw = store.sizes.raw_bytes()
     is_sane = moment >= trusted_from_ms(store.evictions.clock(), moment, limits)
     planned = plan(held, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
-    last_copy_bytes = sum(session.bytes for session in held if session.is_last_copy)
-    # What the last weeks took; the years that a first sweep reads are no growth.
-    begun = moment - _FORECAST_DAYS * _DAY_MS
-    grown = sum(session.bytes for session in held if session.ended_ms >= begun)
-    days = (limits.raw_hard_cap - last_copy_bytes) * _FORECAST_DAYS / grown if grown and last_copy_bytes else 1000
     return Outlook(
         raw_bytes=raw,
+        bytes_after=planned.bytes_after,
         distilled_bytes=store.sizes.distilled_bytes(),
-        last_copy_bytes=last_copy_bytes,
-        last_copies_go_at=rfc3339(moment + round(max(0.0, days) * _DAY_MS)) if days < 1000 else None,
+        last_copy_bytes=sum(session.bytes for session in held if session.is_last_copy),
+        limits=limits,
+        evictions=planned.evictions,
         losses=store.evictions.loss_counts(),
         lost=store.evictions.losses(),
-        limits=limits,
-        plan=planned,
     )
 
 
@@ -215,9 +195,9 @@ class _Work:
                 self._drop(prepared)
             advance(start + len(batch), len(planned))
         if planned:
-            self._store.evictions.leave_no_word()
+            self._store.erasure.leave_no_word()
 
-    def _prepared(self, eviction: Eviction) -> PreparedEviction | None:
+    def _prepared(self, eviction: Eviction) -> Eviction | None:
         """An eviction with the digest read back; None if that fails, because then raw is all there is."""
         held = eviction.held
         try:
@@ -228,25 +208,25 @@ class _Work:
         if digest is None and loss != DATA_LOSS:
             self._set_aside(held)
             return None
-        return PreparedEviction(held.agent, held.native_id, eviction.reason, held.bytes, digest, loss)
+        return eviction._replace(digest=digest, loss=loss)
 
     def _set_aside(self, held: Held) -> None:
-        """Have an unreadable digest made anew; if that was tried before, keep the session."""
+        """Mark an unreadable digest to be made anew; if that was tried before, keep the session."""
         if held.session_uid not in self._remade and self._store.digest_rows.set_outdated(held.agent, held.native_id):
             self._remade.add(held.session_uid)
             return
         self._kept.add(held.session_uid)
         self.report.warnings.append(f"Kept because its digest cannot be read back: {held.session_uid}")
 
-    def _drop(self, batch: list[PreparedEviction]) -> None:
+    def _drop(self, batch: list[Eviction]) -> None:
         self._store.evictions.add(batch, self.at_ms)
-        self._store.evictions.drop_raw([eviction.name for eviction in batch])
+        self._store.evictions.drop_raw([eviction.key for eviction in batch])
         self.report.sessions_evicted += len(batch)
-        self.report.bytes_evicted += sum(eviction.bytes for eviction in batch)
+        self.report.bytes_evicted += sum(eviction.held.bytes for eviction in batch)
         self.report.data_loss += sum(eviction.loss == DATA_LOSS for eviction in batch)
         self.report.last_copies_evicted += sum(eviction.loss == LAST_COPY_EVICTED for eviction in batch)
         self.notices += [
-            Notice(eviction.loss, rfc3339(self.at_ms), ":".join(eviction.name), eviction.bytes)
+            _notice(eviction.loss, self.at_ms, ":".join(eviction.key), eviction.held.bytes)
             for eviction in batch
             if eviction.loss
         ]
@@ -265,7 +245,7 @@ class _Work:
             self.report.warnings.append(
                 f"Digests take {size:,} bytes, over retention.distilled_cap ({cap:,}); they are never evicted"
             )
-            self.notices.append(Notice("distilled_over_cap", rfc3339(self.at_ms), None, size))
+            self.notices.append(_notice("distilled_over_cap", self.at_ms, None, size))
 
 
 def _leave_nothing(store: Store, at_ms: int) -> None:
@@ -278,8 +258,7 @@ def _leave_nothing(store: Store, at_ms: int) -> None:
     if begun_ms is None:
         return
     names = store.evictions.unfinished()
-    store.evictions.leave_no_word()
+    store.erasure.leave_no_word()
     if store.sizes.cache_bytes() <= _SMALL_BYTES or begun_ms <= at_ms - _DAY_MS:
         with suppress(StoreUnwritable, Busy):
-            store.evictions.leave_no_byte()
             store.evictions.finish(names)

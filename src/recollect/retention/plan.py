@@ -1,15 +1,16 @@
-"""Which raw detail is dropped when the cache outgrows its budget. `plan` decides and touches nothing.
+"""Decides which raw detail is dropped when the cache outgrows its budget; nothing here touches the store.
 
 The order: analysed sessions that are old, then those analysed longest ago; over the hard cap, analysed last copies; and
 only when nothing else is left, sessions without a digest.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from recollect.store import Eviction
     from recollect.store import HeldSession as Held
 
 GIGABYTE = 1024**3
@@ -38,29 +39,21 @@ class Limits:
 
     @property
     def usual_gap_ms(self) -> int:
-        """How long after a sweep the next one is due."""
+        """Return how long after a sweep the next one is due."""
         return CADENCES[self.cadence] * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
-    """A session whose raw detail is dropped, and the rule that drops it."""
-
-    held: "Held"
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
-    """What is dropped, in order. `analyze_first`: over the hard cap, with only unanalysed sessions left."""
+    """Lists what is dropped, in order. `analyze_first`: over the hard cap, with only unanalysed sessions left."""
 
-    evictions: list[Eviction] = field(default_factory=list)
-    bytes_after: int = 0
+    evictions: "list[Eviction]"
+    bytes_after: int
     analyze_first: bool = False
 
     @property
-    def first(self) -> list[Eviction]:
-        """What is dropped before sizes are measured again; nothing irreplaceable while there is anything else."""
+    def first(self) -> "list[Eviction]":
+        """Return what is dropped before sizes are measured again: the irreplaceable only when nothing else is left."""
         for reasons in ((AGE, SOFT_CAP, HARD_CAP), (LAST_COPY,), (UNANALYSED,)):
             if evictions := [eviction for eviction in self.evictions if eviction.reason in reasons]:
                 return evictions
@@ -104,23 +97,35 @@ def plan(
     `is_clock_sane` is False after the clock jumped a day forward: then nothing is dropped for its age.
     `is_all_analyzed`: analysing was tried, so what is not analysed cannot be.
     """
-    planning = _Planning(raw_bytes)
+    from recollect.store import Eviction  # settings need `Limits`, and no store
+
+    taken, left = dict[str, Eviction](), raw_bytes
+
+    def take(candidates: "Iterable[Held]", reason: str, down_to: int = -1) -> None:
+        nonlocal left
+        for session in candidates:
+            if left <= down_to:
+                return
+            if session.session_uid not in taken:
+                is_loss = reason == HARD_CAP and session.is_last_copy
+                taken[session.session_uid] = Eviction(session, LAST_COPY if is_loss else reason)
+                left = max(0, left - session.bytes)
+
     if is_clock_sane:
         horizon = horizon_ms(limits, now_ms)
-        planning.take([session for session in _spare(held, limits) if session.active_ms < horizon], AGE, None)
-    planning.take(_spare(held, limits), SOFT_CAP, limits.raw_soft_cap)
-    if planning.bytes <= limits.raw_hard_cap:
-        return planning.finish()
+        take([session for session in _spare(held, limits) if session.active_ms < horizon], AGE)
+    take(_spare(held, limits), SOFT_CAP, limits.raw_soft_cap)
+    if left <= limits.raw_hard_cap:
+        return Plan(list(taken.values()), left)
     fresh = [session for session in held if session.analyzed_ms is None]
     if fresh and not is_all_analyzed:
-        return planning.finish(analyze_first=True)
+        return Plan(list(taken.values()), left, analyze_first=True)
     # A fork's base can be read again, a last copy cannot.
     by_loss = sorted(_analyzed(held), key=lambda session: (session.is_last_copy, session.has_forks))
-    planning.take(by_loss, HARD_CAP, limits.raw_hard_cap)
-    planning.take(
-        sorted(fresh, key=lambda session: (session.active_ms, session.session_uid)), UNANALYSED, limits.raw_hard_cap
-    )
-    return planning.finish()
+    take(by_loss, HARD_CAP, limits.raw_hard_cap)
+    by_activity = sorted(fresh, key=lambda session: (session.active_ms, session.session_uid))
+    take(by_activity, UNANALYSED, limits.raw_hard_cap)
+    return Plan(list(taken.values()), left)
 
 
 def horizon_ms(limits: Limits, now_ms: int) -> int:
@@ -139,23 +144,3 @@ def _spare(held: "Sequence[Held]", limits: Limits) -> "Iterator[Held]":
     for session in _analyzed(held):
         if not session.has_forks and (limits.evict_last_copy or not session.is_last_copy):
             yield session
-
-
-class _Planning:
-    """Takes sessions one by one and keeps track of what is left."""
-
-    def __init__(self, raw_bytes: int) -> None:
-        self.bytes = raw_bytes
-        self._taken: dict[str, Eviction] = {}
-
-    def take(self, candidates: "Sequence[Held] | Iterator[Held]", reason: str, down_to: int | None) -> None:
-        for session in candidates:
-            if down_to is not None and self.bytes <= down_to:
-                return
-            if session.session_uid not in self._taken:
-                is_loss = reason == HARD_CAP and session.is_last_copy
-                self._taken[session.session_uid] = Eviction(session, LAST_COPY if is_loss else reason)
-                self.bytes = max(0, self.bytes - session.bytes)
-
-    def finish(self, *, analyze_first: bool = False) -> Plan:
-        return Plan(list(self._taken.values()), self.bytes, analyze_first)

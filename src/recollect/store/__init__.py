@@ -16,7 +16,6 @@ from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged,
 from recollect.files import is_full, unwritable
 from recollect.lazy import lazy_names
 from recollect.store.search import Words
-from recollect.store.sqlite import ballast
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import migrations
 from recollect.store.tables.digests import Digests
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
         work_folder,
         write_lock,
     )
+    from recollect.store.sqlite.room import give_up_spare
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
     from recollect.store.tables.annotations import Annotation, AnnotationTable
@@ -107,8 +107,8 @@ if TYPE_CHECKING:
         LAST_COPY_EVICTED,
         Base,
         Evicted,
+        Eviction,
         EvictionTable,
-        PreparedEviction,
         RetentionEvent,
     )
     from recollect.store.tables.facts import (
@@ -136,11 +136,10 @@ if TYPE_CHECKING:
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
-    from recollect.store.tables.raw import HeldStream, RawCache
+    from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
     from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
-    from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, Step, Steps, StoredSession
     from recollect.store.tables.streams import HALF_BYTES, Ancestry, NamedValues, Streams, by_root
@@ -306,14 +305,14 @@ class Store:
 
     def restore_records(self) -> Counter[str]:
         """Put the ledger's records back into memory.db; rows that exist stay as they are."""
-        from recollect.store.tables.records import restore_records  # only a new or a damaged store needs them
+        from recollect.store.tables.lasting import restore_records  # only a new or a damaged store needs them
 
         with self._memory.transaction() as connection:
             return restore_records(connection, self.ledger.records())
 
     def missing_records(self) -> list[tuple[str, dict[str, Any]]]:
         """Rows of memory.db that the ledger should have too, and does not."""
-        from recollect.store.tables.records import missing_records  # only a damaged store needs them
+        from recollect.store.tables.lasting import missing_records  # only a damaged store needs them
 
         tables = (self.tombstones, self.copies, self.evictions, self.groups, self.facts)
         return missing_records(self.ledger, tables)
@@ -332,7 +331,6 @@ class Store:
         if marks:
             self.keep_copy()
             _load("write_marks")(self.folder, marks)
-        ballast.ensure(self.folder, self.sizes.about_bytes())
 
     def accept_as_is(self) -> None:
         """Accept the current state and clear its alarms."""

@@ -65,7 +65,7 @@ def finish_replacing(folder: Path) -> None:
 
 def _carry_over(folder: Path, unpacked: Path) -> None:
     """Keep the records that outlive a restore: what was forgotten since stays forgotten."""
-    from recollect.store.tables.records import OUTLIVES_RESTORE  # it loads more than a search needs
+    from recollect.store.tables.lasting import OUTLIVES_RESTORE  # it loads more than a search needs
 
     new = Ledger(unpacked)
     known = {(record.kind, str(record.data)) for record in new.records()}

@@ -342,10 +342,9 @@ def _days_of(since: str) -> int | None:
 
 def care(memory: Memory, params: Params) -> Records:
     """The size of the store, what eviction would take next, what could not be read."""
-    outlook = _UNCHANGED.get(memory, "outlook", memory.outlook)
     return {
-        "status": _UNCHANGED.get(memory, "status", partial(memory.status, outlook)),
-        "outlook": outlook,
+        "status": _UNCHANGED.get(memory, "status", memory.status),
+        "outlook": _UNCHANGED.get(memory, "outlook", memory.outlook),
         "problems": memory.problems()[:ROWS],
     }
 

@@ -42,10 +42,12 @@ from recollect.store.payloads.packs import (
     unpack_entry,
 )
 from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.room import free_bytes
 from recollect.text import columns_of
 
 if TYPE_CHECKING:
     from msgspec import msgpack
+
 
 FRAME_BYTES = 256 * 1024
 HOST = "live"  # the kind, and the path, of a source that is no file but a host
@@ -251,7 +253,8 @@ def tidy_shared(database: Database, folder: Path) -> None:
         path = shared_pack(folder, number)
         if used and not packs.has_bytes(path, size):
             continue  # damaged: a repair takes out what is left of it
-        if used < size * _LEAST_USED and not _is_in_use(path, number, size):
+        has_room = not used or free_bytes(folder) > 2 * used
+        if used < size * _LEAST_USED and has_room and not _is_in_use(path, number, size):
             _drop_shared(database, folder, number)
         elif size - used > blank_bytes:
             _blank_unused(database, path, number, size)

@@ -21,6 +21,7 @@ from recollect.store.sqlite import checksums
 from recollect.store.sqlite.locks import NOTE_BYTES, queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
+BUSY_MS = 20_000
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
@@ -310,7 +311,7 @@ def connect(path: Path, *, read_only: bool) -> apsw.Connection:
             _create_private(path)
             connection = apsw.Connection(str(path), vfs=checksums.layer())
         checksums.set_verification(connection, False)  # until it is known that all pages have theirs
-        connection.set_busy_timeout(20_000)
+        connection.set_busy_timeout(BUSY_MS)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
 

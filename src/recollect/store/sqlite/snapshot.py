@@ -23,11 +23,13 @@ from recollect.store.sqlite.locks import write_lock
 if TYPE_CHECKING:
     from recollect.store import Store
 
+
 COPY_SUFFIX = ".zst"
-_OLDER_NAMES = ("memory.db-copy", "memory.db-last", "cache.db-last")  # files that earlier versions made
+_OLDER_NAMES = ("memory.db-copy", "memory.db-last", "cache.db-last", "ballast")  # files that earlier versions made
 _PAGES_AT_ONCE = 2000
 _OLDEST_SECONDS = 24 * 3600
-_ROOM = 2.2  # times the size of a database, for writing it anew: for the copy and for the write-ahead log
+_ROOM = 1.1  # times the size of a database, for each time that it is written
+_IN_MEMORY_BYTES = 32 * 1024 * 1024  # a database up to this size is written anew in memory
 
 
 @contextmanager
@@ -125,29 +127,49 @@ def rewrite(database: Database) -> None:
 
     `secure_delete` is not enough: when SQLite moves rows from a page to its neighbours, it leaves their bytes in the
     unused part of the page (measured: 3 of 15,000 deleted words were still in the file). So the content is written to
-    a file beside the database and copied back by the backup API, in one transaction like any other. `VACUUM` alone
-    would use memory, or a folder that others may read.
+    memory, or a large one to a file beside the database, and copied back by the backup API, in one transaction like
+    any other. `VACUUM` alone would use memory, or a folder that others may read.
     """
     path = database.path
-    beside = path.with_name(f"{path.name}.new")
     with translated(path), write_lock(path.parent):
-        _require_room(path)
-        _make_empty(beside)
-        try:
-            database.connection.execute("VACUUM INTO ?", (str(beside),))
-            with (
-                closing(apsw.Connection(str(beside))) as fresh,
-                database.connection.backup("main", fresh, "main") as copying,
-            ):
-                copying.step(-1)
-        finally:
-            beside.unlink(missing_ok=True)
+        _empty_log(database)  # its room is needed
+        size = path.stat().st_size
+        is_small = size <= _IN_MEMORY_BYTES
+        _require_room(path, round(size * _ROOM * (1 if is_small else 2)))
+        with (
+            _compact(database) if is_small else _compact_beside(database) as fresh,
+            database.connection.backup("main", fresh, "main") as copying,
+        ):
+            copying.step(-1)
         _empty_log(database)
 
 
-def _require_room(path: Path) -> None:
+@contextmanager
+def _compact(database: Database) -> Iterator[apsw.Connection]:
+    """The content of a database without unused pages, in memory."""
+    with closing(apsw.Connection(":memory:")) as fresh:
+        with fresh.backup("main", database.connection, "main") as copying:
+            copying.step(-1)
+        fresh.execute("VACUUM")
+        yield fresh
+
+
+@contextmanager
+def _compact_beside(database: Database) -> Iterator[apsw.Connection]:
+    """The content of a database without unused pages, in a file that is gone after the block."""
+    beside = database.path.with_name(f"{database.path.name}.new")
+    _make_empty(beside)
+    try:
+        database.connection.execute("VACUUM INTO ?", (str(beside),))
+        with closing(apsw.Connection(str(beside))) as fresh:
+            yield fresh
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _require_room(path: Path, needed: int) -> None:
     space = os.statvfs(path.parent)
-    needed, free = round(path.stat().st_size * _ROOM), space.f_bavail * space.f_frsize
+    free = space.f_bavail * space.f_frsize
     if free < needed:
         raise StoreUnwritable(
             f"Not enough space to rewrite a database ({needed - free:,} more bytes needed): {path}",

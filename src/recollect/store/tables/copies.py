@@ -93,7 +93,7 @@ class Copies:
         return self._database.read(Copy, "SELECT kind, path, made_ms FROM copies ORDER BY made_ms, path")
 
     def all(self) -> list[Copy]:
-        """These, what was set aside in the store without a note, and what is left of copies that were not finished."""
+        """Add what was set aside in the store without a note, and what is left of unfinished copies."""
         noted, folder = self.noted(), self._database.path.parent.absolute()
         known = {copy.path for copy in noted}
         aside = [_at(SET_ASIDE, path) for pattern in _ASIDE for path in sorted(folder.glob(pattern))]
@@ -161,7 +161,7 @@ class ArchiveTable:
         return row
 
     def of(self, keys: Iterable[SessionKey]) -> list[ArchiveRow]:
-        """The documents of these sessions, oldest first."""
+        """Return the documents of these sessions, oldest first."""
         rows = (
             ArchiveRow(key, *row)
             for key in keys
@@ -172,7 +172,7 @@ class ArchiveTable:
         return sorted(rows, key=lambda row: (row.made_ms, row.path))
 
     def named(self, name: str) -> list[SessionKey]:
-        """The sessions of documents with this path, or with this file name."""
+        """Return the sessions of documents with this path or file name."""
         return self._database.read(
             SessionKey,
             "SELECT DISTINCT agent, native_session_id FROM archives WHERE path = ?1"

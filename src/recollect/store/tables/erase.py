@@ -14,6 +14,7 @@ from recollect.schema import name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.room import delete_in_steps, give_back_pages, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import declared
 from recollect.store.tables.events import CONTENT
@@ -33,7 +34,7 @@ _SESSIONS_AT_ONCE = 50  # others wait to write meanwhile
 
 
 class HeldContent(NamedTuple):
-    """How much is held of a session, and from which of the agent's files."""
+    """Tells how much is held of a session, and from which of the agent's files."""
 
     events: int
     payload_bytes: int
@@ -70,7 +71,7 @@ class Erasure:
         return sorted(self._select("1", ()))
 
     def existing(self, keys: Collection[SessionKey]) -> set[SessionKey]:
-        """Those of the sessions that something is still held of."""
+        """Return those of the sessions that something is still held of."""
         condition = "(agent, {native_id}) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
         return self._select(condition, (json_keys(keys),))
 
@@ -153,7 +154,7 @@ class Erasure:
         return pack(self._event_keys(key) - shared)
 
     def _event_keys(self, key: SessionKey) -> set[bytes]:
-        """Those of its events, and those it was evicted with."""
+        """Hash its events; add the hashes it was evicted with."""
         evicted = self._memory.value(_EVICTED_KEYS, key) or b""
         rows = self._cache.iter_rows(
             f"SELECT copy_key, coalesce(base_kind, kind), {CONTENT.format('')} FROM events"
@@ -170,6 +171,8 @@ class Erasure:
         chosen = sorted(keys)
         for start in range(0, len(chosen), _SESSIONS_AT_ONCE):
             chunk = chosen[start : start + _SESSIONS_AT_ONCE]
+            if is_short(self._folder):
+                self._drop_bulk(chunk)
             with self._cache.transaction() as connection:
                 _drop_from_cache(connection, chunk)
             for agent, native_id in chunk:
@@ -177,6 +180,18 @@ class Erasure:
             with self._memory.transaction() as connection:
                 drop_rows(connection, [table for table in declared(MEMORY) if table.is_of_session], chunk)
         self._drop_files(chosen)
+
+    def _drop_bulk(self, keys: Sequence[SessionKey]) -> None:
+        """Delete what takes most room, packs first, so that the rest has room: their tombstones are on the disk."""
+        for agent, native_id in keys:
+            packs.drop_own_packs(self._folder, agent, native_id)
+        with self._cache.transaction() as connection:
+            streams = [stream for key in keys for (stream,) in connection.execute(_STREAM, key)]
+            _release_copies(connection, streams, keys)
+        for database in (self._cache, self._memory):
+            for table in declared(database.path.name):
+                for key in keys if table.is_bulky else ():
+                    delete_in_steps(database, table.delete_some, key)
 
     def _drop_files(self, keys: Iterable[SessionKey]) -> None:
         """Delete files that name one of the sessions, in their own name or in what they hold."""
@@ -186,16 +201,25 @@ class Erasure:
                 if path.is_file() and any(name in os.fsencode(path) or name in path.read_bytes() for name in names):
                     path.unlink()
 
+    def leave_no_word(self, *, of_all: bool = False) -> None:
+        """Remove the words of deleted events from the index and packs, and give back the room they took.
+
+        `of_all` also removes those of events that left the index before.
+        """
+        Fulltext(self._cache).leave_no_byte(of_all=of_all)
+        give_back_pages(self._cache)
+        tidy_shared(self._cache, self._folder)
+
     def scrub(self) -> None:
         """Leave no byte of deleted rows in either database: words stay in an index until it is written anew."""
-        Fulltext(self._cache).purge()
+        self.leave_no_word(of_all=True)
         with self._memory.transaction() as connection:
             for table in declared(MEMORY):
                 if table.tokenizer is not None:
                     connection.execute(f"INSERT INTO {table.name} ({table.name}) VALUES ('optimize')")
-        tidy_shared(self._cache, self._folder)
-        rewrite(self._cache)
+        give_back_pages(self._memory)
         rewrite(self._memory)
+        rewrite(self._cache)
         keep_copy(self._memory, is_due=True)
         self.owe_no_scrub()
 

@@ -22,6 +22,7 @@ from recollect.store.tables.texts import redacted
 if TYPE_CHECKING:
     from recollect.store.tables.texts import Rules
 
+
 KIND = "eviction"  # of the ledger's lines
 _WITH_WORDS = (BOOKMARK, NOTE)
 
@@ -35,13 +36,13 @@ def key_of(record: LedgerRecord) -> SessionKey:
 
 
 def _counted() -> list[Table]:
-    """The tables of what was noticed and counted of a session; rows that outlive the events are sealed."""
+    """List the tables of what was noticed and counted of a session; rows that outlive the events are sealed."""
     tables = [table for table in declared(MEMORY) if table.owner is BY_DIGEST]
     return [table for table in tables if any(column.name == "is_sealed" for column in table.columns)]
 
 
 def _columns(table: Table) -> tuple[str, ...]:
-    """The columns that say something, in the order in which the ledger has them."""
+    """List the columns with content, in the order in which the ledger has them."""
     return tuple(column.name for column in table.columns if column.name not in ("id", "digest", "is_sealed"))
 
 
@@ -103,7 +104,7 @@ def _add_up(table: Table, rows: Iterable[list[Any]]) -> list[list[Any]]:
 
 
 def _sum(first: Any, second: Any) -> Any:
-    """The sum of two numbers; of two texts the first that says anything."""
+    """Add two numbers; of two texts, return the first that is not empty."""
     if isinstance(first, str):
         return first or second
     return second if first is None else first + (second or 0)
@@ -133,7 +134,7 @@ def restore_eviction(connection: apsw.Connection, record: LedgerRecord) -> None:
 
 
 def _restore_counts(connection: apsw.Connection, key: SessionKey, counts: Counts) -> None:
-    """Have the sealed counts of a session be the ledger's; one that was never sealed is counted from its events."""
+    """Replace the sealed counts of a session by the ledger's; one that was never sealed is counted from its events."""
     for digest, sealed in list(connection.execute(f"SELECT id, sealed FROM digests WHERE {_KEY}", key)):
         is_counted = "SELECT 1 FROM activity WHERE digest = ? AND NOT is_sealed"
         if sealed is None and connection.execute(is_counted, (digest,)).get is not None:

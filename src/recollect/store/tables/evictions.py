@@ -23,14 +23,15 @@ from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads import packs
 from recollect.store.payloads.rewrite import keep_facts
-from recollect.store.payloads.writer import leave_out_events, tidy_shared
+from recollect.store.payloads.writer import leave_out_events
 from recollect.store.sqlite.database import Database, translated
+from recollect.store.sqlite.room import delete_in_steps, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digest_rows import DigestRows, seal_digest
 from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
-from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
-from recollect.store.tables.fulltext import Fulltext
+from recollect.store.tables.eviction_records import KIND, key_of, note_loss, read_counts, redact_data
+from recollect.store.tables.raw import HeldSession
 from recollect.store.tables.session_rows import SessionRow
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
@@ -107,19 +108,19 @@ _USED = (
 _CENT = 0.01
 
 
-class PreparedEviction(NamedTuple):
-    """A session whose raw detail goes. `digest` is what was read back; without one there is a `loss`."""
+class Eviction(NamedTuple):
+    """A session whose raw detail goes, and the rule that drops it. Without the `digest` that was read back there is a
+    `loss`.
+    """
 
-    agent: str
-    native_session_id: str
+    held: HeldSession
     reason: str
-    bytes: int
-    digest: dict[str, Any] | None
+    digest: dict[str, Any] | None = None
     loss: str | None = None
 
     @property
-    def name(self) -> SessionKey:
-        return SessionKey(self.agent, self.native_session_id)
+    def key(self) -> SessionKey:
+        return SessionKey(self.held.agent, self.held.native_id)
 
 
 class RetentionEvent(NamedTuple):
@@ -132,17 +133,17 @@ class RetentionEvent(NamedTuple):
 
 
 class Keys:
-    """The events of an evicted session, by hashes."""
+    """Knows the events of an evicted session by their hashes."""
 
     def __init__(self, packed: bytes) -> None:
         self._hashes = PackedHashes([packed])
 
     def hold(self, event_uid: bytes, payload_hash: bytes) -> bool:
-        """Whether an event was dropped; one that was still growing then is another when it has grown."""
+        """Return True if an event was dropped; one that was still growing then is another when it has grown."""
         return any(uid[HASH_BYTES:] in self._hashes for uid in (event_uid, second_uid(event_uid, payload_hash)))
 
     def hold_copy(self, copy_key: int) -> bool:
-        """Whether a record with this key was dropped."""
+        """Return True if a record with this key was dropped."""
         return copy_key.to_bytes(HASH_BYTES, "big", signed=True) in self._hashes
 
 
@@ -174,7 +175,7 @@ class EvictionTable:
         return set(self._memory.read(SessionKey, f"SELECT agent, native_session_id FROM evictions WHERE {condition}"))
 
     def unfinished_since_ms(self) -> int | None:
-        """When the oldest of them was begun; None if there are none."""
+        """Return when the oldest of them was begun, or None."""
         at_ms = self._memory.value("SELECT min(at_ms) FROM evictions WHERE finished_ms IS NULL")
         return None if at_ms is None else int(at_ms)
 
@@ -185,11 +186,11 @@ class EvictionTable:
         return bytes(self._memory.value(f"SELECT event_keys FROM evictions WHERE {_KEY}", session) or b"")
 
     def at_ms(self, session: SessionKey) -> int:
-        """When a session was evicted last."""
+        """Return when a session was evicted last."""
         return int(self._memory.value(f"SELECT at_ms FROM evictions WHERE {_KEY}", session) or 0)
 
     def among(self, keys: Collection[SessionKey]) -> set[SessionKey]:
-        """Those of these sessions that were evicted."""
+        """Return those of these sessions that were evicted."""
         return set(
             self._memory.read(
                 SessionKey,
@@ -200,7 +201,7 @@ class EvictionTable:
         )
 
     def base(self, name: SessionKey) -> Base | None:
-        """What a session was when its raw detail was dropped; None if it never was."""
+        """Return what a session was when its raw detail was dropped, or None."""
         for packed, row in self._memory.rows(f"SELECT event_keys, base FROM evictions WHERE {_KEY}", name):
             is_held = bool(self._cache.value(f"SELECT 1 FROM evicted_streams WHERE stream = ({_FIND_STREAM})", name))
             with translated(self._memory.path):
@@ -208,7 +209,7 @@ class EvictionTable:
         return None
 
     def later_counts(self) -> dict[SessionKey, int]:
-        """How many events of evicted sessions came after that, by their rows."""
+        """Count the events of evicted sessions that came after that, by their rows."""
         count = "s.event_count - (e.base ->> '$.event_count')"
         rows = self._memory.rows(
             f"SELECT agent, native_session_id, {count} FROM sessions s JOIN evictions e"
@@ -229,46 +230,52 @@ class EvictionTable:
                 connection.execute("UPDATE streams SET is_dirty = 1 WHERE id = ?", held[key][:1])
         return len(known)
 
-    def add(self, evictions: Sequence[PreparedEviction], at_ms: int) -> None:
+    def add(self, evictions: Sequence[Eviction], at_ms: int) -> None:
         """Note that raw detail is about to go: on the disk, and in the ledger with the digests, when this returns."""
-        renewed = self.names() & {eviction.name for eviction in evictions}
-        rows = [self._row(eviction.name) for eviction in evictions]
-        packed = [self._all_keys(eviction.name) for eviction in evictions]
+        renewed = self.names() & {eviction.key for eviction in evictions}
+        rows = [self._row(eviction.key) for eviction in evictions]
+        packed = [self._all_keys(eviction.key) for eviction in evictions]
         records = []
         for eviction, row, keys in zip(evictions, rows, packed, strict=True):
-            counts = read_counts(self._memory, eviction.name)
-            records.append((KIND, self._data(eviction, at_ms, keys, row, counts)))
+            data = self._data(eviction.key, (at_ms, eviction.reason, eviction.held.bytes), keys, row, eviction.digest)
+            new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.held.bytes)]
+            counts = read_counts(self._memory, eviction.key)
+            records.append((KIND, data | {"counted": counts, "losses": [*data["losses"], *new]}))
         self._ledger.extend(records)
         with self._memory.transaction() as connection:
             for eviction, row, keys in zip(evictions, rows, packed, strict=True):
-                seal_digest(connection, eviction.name)
-                connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *eviction.name))
-                values = (*eviction.name, at_ms, eviction.reason, eviction.bytes, keys, orjson.dumps(row).decode())
+                seal_digest(connection, eviction.key)
+                connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *eviction.key))
+                values = (*eviction.key, at_ms, eviction.reason, eviction.held.bytes, keys, orjson.dumps(row).decode())
                 connection.execute("INSERT OR REPLACE INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", values)
                 if eviction.loss is not None:
-                    note_loss(connection, eviction.name, row["session_uid"], (at_ms, eviction.loss, eviction.bytes))
+                    loss = (at_ms, eviction.loss, eviction.held.bytes)
+                    note_loss(connection, eviction.key, row["session_uid"], loss)
         if renewed:
             self._ledger.rewrite(
                 lambda record: record.kind != KIND or key_of(record) not in renewed or record.data["at_ms"] == at_ms
             )
 
     def _data(
-        self, eviction: PreparedEviction, at_ms: int, keys: bytes, row: dict[str, Any], counts: Counts
+        self,
+        key: SessionKey,
+        eviction: tuple[int, str, int],
+        keys: bytes,
+        row: dict[str, Any],
+        digest: dict[str, Any] | None,
     ) -> dict[str, Any]:
-        """What the ledger has of an eviction, with all that was ever lost of the session."""
-        losses = self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", eviction.name)
-        new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.bytes)]
+        """Return what the ledger has of an eviction (when, why, bytes), with what was lost of the session before."""
+        at_ms, reason, size = eviction
         return {
-            "agent": eviction.agent,
-            "native_session_id": eviction.native_session_id,
+            "agent": key.agent,
+            "native_session_id": key.native_id,
             "at_ms": at_ms,
-            "reason": eviction.reason,
-            "bytes": eviction.bytes,
+            "reason": reason,
+            "bytes": size,
             "event_keys": b64encode(keys).decode(),
             "session": row,
-            "digest": eviction.digest,
-            "counted": counts,
-            "losses": [*losses, *new],
+            "digest": digest,
+            "losses": self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", key),
         }
 
     def _row(self, session: SessionKey) -> dict[str, Any]:
@@ -296,6 +303,9 @@ class EvictionTable:
 
         What a session holds that its eviction does not know came later, and stays.
         """
+        if is_short(self._cache.path.parent):
+            for session in sessions:
+                self._drop_events(session)
         with self._cache.transaction() as connection:
             for session in sessions:
                 _drop_stream(connection, self._cache.path.parent, session, self.keys(session))
@@ -304,18 +314,18 @@ class EvictionTable:
             generation = self._cache.value(sql, session) or 0
             packs.drop_own_packs(self._cache.path.parent, *session, but_for=generation)
 
-    def leave_no_word(self) -> None:
-        """Remove the words of what was dropped from the index, and give back the room they took."""
-        Fulltext(self._cache).purge(of_all=False)
-        self._cache.rows("PRAGMA incremental_vacuum")
-        tidy_shared(self._cache, self._cache.path.parent)
-
-    def leave_no_byte(self) -> None:
-        """Remove the last bytes of what was dropped from cache.db; raises StoreUnwritable or Busy if it cannot."""
-        rewrite(self._cache)
+    def _drop_events(self, session: SessionKey) -> None:
+        """Delete what takes most room of a session a few rows at a time: its eviction is on the disk."""
+        keys, condition = self.keys(session), f"stream = ({_FIND_STREAM})"
+        held = self._cache.iter_rows(f"SELECT event_uid, payload_hash FROM events WHERE {condition}", session)
+        if all(keys.hold(uid, payload_hash) for uid, payload_hash in held):
+            for table in declared(CACHE):
+                if table.is_raw and table.is_bulky:
+                    delete_in_steps(self._cache, table.delete_some, session)
 
     def finish(self, sessions: Collection[SessionKey]) -> None:
-        """Note that nothing is left of these sessions' raw detail."""
+        """Remove the last bytes of what was dropped from cache.db; raises StoreUnwritable or Busy if it cannot."""
+        rewrite(self._cache)
         self._memory.write_all(
             f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *session) for session in sessions]
         )
@@ -323,7 +333,7 @@ class EvictionTable:
 
     @contextmanager
     def awaiting(self, session: SessionKey) -> Iterator[None]:
-        """Have a session's sources read again whole, and let in what was dropped of it.
+        """Force a full re-read of the session and re-admit its evicted events.
 
         The eviction stays until something came: if the sources cannot be read, nothing is lost.
         """
@@ -373,28 +383,27 @@ class EvictionTable:
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """All of them as lines of the ledger."""
-        rows = self._memory.rows("SELECT agent, native_session_id, reason, bytes, at_ms FROM evictions ORDER BY at_ms")
+        rows = self._memory.rows("SELECT agent, native_session_id, at_ms, reason, bytes FROM evictions ORDER BY at_ms")
         records = []
-        for agent, native_id, reason, size, at_ms in rows:
+        for agent, native_id, *eviction in rows:
             key = SessionKey(agent, native_id)
-            eviction = PreparedEviction(*key, reason, size, DigestRows(self._memory).read_back(*key))
+            digest = DigestRows(self._memory).read_back(*key)
+            data = self._data(key, tuple(eviction), self._packed_keys(key), self._base(key), digest)
             counts = read_counts(self._memory, key, is_sealed=True)
-            records.append((KIND, self._data(eviction, at_ms, self._packed_keys(key), self._base(key), counts)))
+            records.append((KIND, data | {"counted": counts}))
         return records
 
-    def losses(self, limit: int | None = None) -> list[RetentionEvent]:
-        """What went and cannot be had again, newest first."""
+    def losses(self) -> list[RetentionEvent]:
+        """Return unrecoverable losses, newest first."""
         columns = ", ".join(RetentionEvent._fields)
-        cut = "" if limit is None else f" LIMIT {limit:d}"
-        return self._memory.read(
-            RetentionEvent, f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC{cut}"
-        )
+        sql = f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC"
+        return self._memory.read(RetentionEvent, sql)
 
     def loss_counts(self) -> dict[str, int]:
         return dict(self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event"))
 
     def clock(self) -> tuple[int, int] | None:
-        """When ages were last checked, and from when on the clock is trusted; None if they never were."""
+        """Return when ages were last checked, and from when on the clock is trusted; None if they never were."""
         rows = self._memory.rows("SELECT at_ms, trusted_from_ms FROM retention_clock")
         return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
@@ -421,7 +430,7 @@ class EvictionTable:
 
 
 def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
-    """Whether a session's usage that is held is no less than its row had when it was evicted."""
+    """Return True if a session's usage that is held is no less than its row had when it was evicted."""
     *tokens, usd = used
     is_exact = base["usd"] is not None and not base["usd_is_estimate"]
     has_tokens = all(count >= base[name] for count, name in zip(tokens, column.TOKENS, strict=True))
@@ -447,7 +456,7 @@ def _session_row(values: dict[str, Any]) -> SessionRow:
 
 
 class Evicted:
-    """The evictions as a sweep needs them: names loaded once, keys when one of the sessions turns up."""
+    """Serves a sweep: loads the names once, and keys when one of the sessions turns up."""
 
     def __init__(self, table: EvictionTable) -> None:
         self._table = table
@@ -457,7 +466,7 @@ class Evicted:
         self._last: tuple[SessionKey, Keys, int] | None = None
 
     def without(self, batch: Batch) -> Batch:
-        """The batch without events that were dropped; the same batch if none of its sessions was evicted."""
+        """Leave events that were dropped out of the batch."""
         names = self._names.get(batch.source.agent)
         if not names or not any(stream.native_id in names for stream in batch.streams):
             return batch
@@ -470,7 +479,7 @@ class Evicted:
         return batch
 
     def _new_part(self, batch: Batch, stream: StreamBatch) -> StreamBatch:
-        """What a session has done since. Even if that is nothing, its source is one of the session's sources."""
+        """Keep what a session has done since. Even if that is nothing, its source is one of the session's sources."""
         session = SessionKey(batch.source.agent, stream.native_id)
         if self._last is None or self._last[0] != session:
             self._last = (session, self._table.keys(session), self._table.at_ms(session))

@@ -20,6 +20,7 @@ from recollect.kinds import SessionKey
 from recollect.store.batch import Fresh
 from recollect.store.search import TOKENIZER, table_of
 from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.room import empty_log, free_bytes, give_back_pages, is_short, without_overwriting
 from recollect.store.tables import column
 from recollect.store.tables.events import PIECE_BYTES, Payloads, in_pieces
 from recollect.store.tables.table import BY_STREAM, CACHE, Table
@@ -63,6 +64,8 @@ FULLTEXT_GONE = Table(
 
 
 _HASH_BYTES = 24 * 1024 * 1024  # words of one transaction held in memory: 10 % quicker than FTS5's 1 MiB
+_ROOM_TO_WRITE = 4  # times a month's size: the new index, and both in the log
+_HOLDS_GONE = "SELECT 1 FROM fulltext_gone WHERE id IN (SELECT id FROM {}_docsize) LIMIT 1"
 _SEGMENTS_TO_MERGE = 8  # twice the default: merging less often saves 10 % of a first import
 
 
@@ -171,7 +174,7 @@ class Fulltext:
         ]
         with self._database.transaction() as connection:
             _drop_gone(connection)
-            _drop(connection, replaced)
+            _drop(connection, replaced, _months(connection))
             _insert(connection, _month(), rows)
             _move_marks(
                 connection,
@@ -194,19 +197,36 @@ class Fulltext:
                 _drop_gone(connection)
         return waiting
 
-    def purge(self, *, of_all: bool = True) -> None:
-        """Write months anew without the words of events that are gone: all, or those that held any of them.
+    def leave_no_byte(self, *, of_all: bool = True) -> None:
+        """Write months anew without the words of events that are gone: all, or those that held any until now.
 
-        A month that is empty now goes as a whole.
+        A month that the disk has no room for goes as a whole, and its sessions are indexed again by the next sweep.
         """
+        if is_short(self._database.path.parent):
+            self._leave_no_byte_in_steps(of_all=of_all)
+            return
         with self._database.transaction() as connection:
             touched = _drop_gone(connection)
             for month in _months(connection) if of_all else touched:
-                if connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get is None:
-                    connection.execute(f"DROP TABLE {table_of(month)}")
-                    connection.execute("DELETE FROM fulltext_months WHERE month = ?", (month,))
-                else:
-                    connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+                _write_anew(connection, month)
+
+    def _leave_no_byte_in_steps(self, *, of_all: bool) -> None:
+        for month in self._database.column("SELECT month FROM fulltext_months"):
+            if not (of_all or self._database.value(_HOLDS_GONE.format(table_of(month)))):
+                continue
+            empty_log(self._database)
+            size = int(self._database.value(f"SELECT coalesce(sum(length(block)), 0) FROM {table_of(month)}_data"))
+            if size * _ROOM_TO_WRITE < free_bytes(self._database.path.parent):
+                with self._database.transaction() as connection:
+                    _drop(connection, _gone(connection), [month])
+                    _write_anew(connection, month)
+            else:
+                with without_overwriting(self._database), self._database.transaction() as connection:
+                    _index_again(connection, month)
+                    _drop_month(connection, month)
+            give_back_pages(self._database)
+        with self._database.transaction() as connection:  # last: until then they tell which months are to be written
+            _drop_gone(connection)
 
     def sizes(self) -> dict[str, int]:
         """Bytes of text that are indexed, and bytes the index takes."""
@@ -260,20 +280,45 @@ def _ensure_month(connection: apsw.Connection, month: str) -> None:
     connection.execute("INSERT INTO fulltext_months VALUES (?, 0, 0)", (month,))
 
 
+def _write_anew(connection: apsw.Connection, month: str) -> None:
+    """Leave no words of deleted events in a month's index; one without events goes."""
+    if connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get is None:
+        _drop_month(connection, month)
+    else:
+        connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+
+
+def _drop_month(connection: apsw.Connection, month: str) -> None:
+    connection.execute(f"DROP TABLE {table_of(month)}")
+    connection.execute("DELETE FROM fulltext_months WHERE month = ?", (month,))
+
+
+def _index_again(connection: apsw.Connection, month: str) -> None:
+    """Mark the sessions with events in a month as not indexed: they are taken out of the other months then."""
+    connection.execute(
+        "UPDATE fulltext_marks SET bytes = 0 WHERE stream IN"
+        f" (SELECT stream FROM events WHERE id IN (SELECT id FROM {table_of(month)}_docsize))"
+    )
+
+
 def _drop_gone(connection: apsw.Connection) -> list[str]:
     """Take deleted events out of the index; return the months that held any."""
-    gone = [event for (event,) in connection.execute("SELECT id FROM fulltext_gone")]
-    touched = _drop(connection, gone)
+    gone = _gone(connection)
+    touched = _drop(connection, gone, _months(connection))
     if gone:
         connection.execute("DELETE FROM fulltext_gone")
     return touched
 
 
-def _drop(connection: apsw.Connection, events: Iterable[int]) -> list[str]:
-    """Delete events from the months that hold them; return those months."""
+def _gone(connection: apsw.Connection) -> list[int]:
+    return [event for (event,) in connection.execute("SELECT id FROM fulltext_gone")]
+
+
+def _drop(connection: apsw.Connection, events: Iterable[int], months: Sequence[str]) -> list[str]:
+    """Delete events from those of the months that hold them; return those months."""
     rows = [(event,) for event in events]
     touched = []
-    for month in _months(connection) if rows else ():
+    for month in months if rows else ():
         sql = f"SELECT 1 FROM {table_of(month)}_docsize WHERE id = ?"
         held = [row for row in rows if connection.execute(sql, row).get is not None]
         connection.executemany(f"DELETE FROM {table_of(month)} WHERE rowid = ?", held)

@@ -94,7 +94,7 @@ class KeptStates:
         self._database = database
 
     def find(self, keys: Collection[SessionKey]) -> dict[SessionKey, Kept]:
-        """Those of the sessions that can be gone on with: every step kept its state at the same place."""
+        """Return those of the sessions that can be continued: every step kept its state at the same place."""
         if self._database.value("SELECT 1 FROM kept LIMIT 1") is None:
             return {}
         rows = self._database.rows(
@@ -123,7 +123,7 @@ class KeptStates:
         )
 
     def drop(self, keys: Collection[SessionKey]) -> bool:
-        """Have sessions read as a whole again; whether any of them would not have been."""
+        """Force full reads of sessions; return True if any of them had a state."""
         if not keys or self._database.value("SELECT 1 FROM kept LIMIT 1") is None:
             return False
         with self._database.transaction() as connection:

@@ -1,25 +1,37 @@
-"""What an export carries of a session beside its events: the rows of every exported table."""
+"""Rows of memory.db that outlive it: what an export carries of a session, and what the ledger's records restore.
+
+Each kind of record has its function. It changes nothing that exists already, so it may run at any time.
+"""
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
 import orjson
 
 from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
+from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads.packs import ADVICE
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.activity import renewed
 from recollect.store.tables.column import PRIMARY_KEY, Column, Role
+from recollect.store.tables.copies import COPY, restore_copy_record
+from recollect.store.tables.eviction_records import KIND as EVICTION
+from recollect.store.tables.eviction_records import restore_eviction
+from recollect.store.tables.facts import NOTE, VERDICT, restore_note, restore_verdict
+from recollect.store.tables.groups import BOOKMARK, GROUP, restore_bookmark, restore_group
 from recollect.store.tables.session_rows import SESSIONS
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, BY_NATIVE_ID, BY_SESSION, MEMORY, Owner, Table
 from recollect.store.tables.texts import hashes_of, redacted
+from recollect.store.tables.tombstones import TOMBSTONE, restore_tombstone
 
 if TYPE_CHECKING:
     from recollect.redact import Redactor
+
 
 Row = tuple[str, dict[str, Any]]  # table, and values by column as JSON holds them
 
@@ -40,7 +52,7 @@ class Lasting:
         self._memory = memory
 
     def iter_rows(self, key: SessionKey, *, with_derived: bool = True) -> Iterator[Row]:
-        """The rows of a session, parts of its digest last; what a sweep derives from events can be left out."""
+        """Yield the rows of a session, parts of its digest last; what a sweep derives from events can be left out."""
         for table in _exported():
             if _is_derived(table) and not with_derived:
                 continue
@@ -138,3 +150,50 @@ def _from_json(column: Column, value: Any) -> Any:
     if column.role is Role.DOCUMENT:
         orjson.loads(value)
     return b64decode(value) if column.type == "BLOB" else value
+
+
+Restorer = Callable[[apsw.Connection, LedgerRecord], None]
+
+RESTORERS: dict[str, Restorer] = {
+    COPY: restore_copy_record,
+    TOMBSTONE: restore_tombstone,
+    EVICTION: restore_eviction,
+    VERDICT: restore_verdict,
+    NOTE: restore_note,
+    GROUP: restore_group,
+    BOOKMARK: restore_bookmark,
+}
+
+# What stays true when an older state of the store is put back: a restored one takes it over.
+OUTLIVES_RESTORE = frozenset({TOMBSTONE, COPY, VERDICT, NOTE})
+
+
+def restore_records(connection: apsw.Connection, records: Iterable[LedgerRecord]) -> Counter[str]:
+    """Put records of the ledger back as rows; how many of each kind. Kinds of a newer version stay in the ledger."""
+    restored: Counter[str] = Counter()
+    for record in records:
+        if record.kind in RESTORERS:
+            RESTORERS[record.kind](connection, record)
+            restored[record.kind] += 1
+    return restored
+
+
+class Recorded(Protocol):
+    """A table of memory.db whose rows the ledger has too."""
+
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every row as the kind and data of a line of the ledger."""
+        ...
+
+
+def missing_records(ledger: Ledger, tables: Iterable[Recorded]) -> list[tuple[str, dict[str, Any]]]:
+    """Rows that have no line in the ledger, as what would be their lines."""
+    rows = [record for table in tables for record in table.records()]  # first: lines are written before rows
+    known = {_subject(record.kind, record.data) for record in ledger.records()}
+    return [(kind, data) for kind, data in rows if _subject(kind, data) not in known]
+
+
+def _subject(kind: str, data: dict[str, Any]) -> tuple[str | None, ...]:
+    """Return what a record is about: a session, the path of a copy, a group and its part in it, a fact, a note."""
+    names = ("agent", "native_session_id", "path", "group", "fact_uid", "note_uid")
+    return kind, *map(data.get, names)

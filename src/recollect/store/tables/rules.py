@@ -43,7 +43,7 @@ class Rules:
         return None if text is None else str(text)
 
     def has_moved(self) -> bool:
-        """Whether any session came, went, or worked elsewhere since `set`."""
+        """Return True if any session came, went, or worked elsewhere since `set`."""
         return bool(self._database.value("SELECT has_moved FROM rules"))
 
     def set(self, text: str) -> None:

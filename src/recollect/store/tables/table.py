@@ -74,8 +74,20 @@ class Table(NamedTuple):
         return f"CREATE TABLE {self.name} (\n    " + ",\n    ".join(lines) + f"\n){ending}"
 
     @property
+    def is_bulky(self) -> bool:
+        """Return whether a session may have many rows, whose order of going does not matter."""
+        return self.owner in (BY_STREAM, BY_DIGEST) and all(column.name != "source" for column in self.columns)
+
+    @property
+    def delete_some(self) -> str:
+        """SQL that deletes rows of a session; the last binding is how many at most."""
+        key = ", ".join(self.row_key)
+        owned = self.owner.of_session if self.owner else "0"
+        return f"DELETE FROM {self.name} WHERE ({key}) IN (SELECT {key} FROM {self.name} WHERE {owned} LIMIT ?3)"
+
+    @property
     def row_key(self) -> tuple[str, ...]:
-        """The columns that identify a row."""
+        """Return the columns that identify a row."""
         return self.key if self.key and not self.has_rowid else ("rowid",)
 
     @property
@@ -85,19 +97,19 @@ class Table(NamedTuple):
 
     @property
     def is_of_session(self) -> bool:
-        """Whether each row belongs to one session."""
+        """Return True if each row belongs to one session."""
         return self.owner not in (None, BY_SOURCE)
 
     @property
     def is_part(self) -> bool:
-        """Whether its rows are known by the number of a stream or a digest, so that they go before it."""
+        """Return True if its rows are known by the number of a stream or a digest, so that they go before it."""
         return self.owner in (BY_STREAM, BY_DIGEST, BY_DIGEST_ROWID)
 
     def role(self, name: str) -> Role:
         return next(column.role for column in self.columns if column.name == name)
 
     def names(self, *roles: Role) -> tuple[str, ...]:
-        """The columns that have one of these roles."""
+        """Return the columns that have one of these roles."""
         return tuple(column.name for column in self.columns if column.role in roles)
 
 
@@ -109,7 +121,7 @@ def drop_rows(connection: apsw.Connection, tables: Iterable[Table], keys: Sequen
 
 
 def hash_of(content: bytes) -> bytes:
-    """What a `hash_of` column holds."""
+    """Compute the value of a `hash_of` column."""
     from hashlib import blake2b  # takes milliseconds to load, and a search needs none
 
     return blake2b(content, digest_size=16).digest()

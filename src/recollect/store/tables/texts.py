@@ -32,7 +32,7 @@ class UnreadLine(NamedTuple):
 
     @property
     def key(self) -> SessionKey:
-        """What its tombstone is called."""
+        """Return the name of its tombstone."""
         return SessionKey(self.agent, line_name(self.raw))
 
 
@@ -70,7 +70,7 @@ class Texts:
                     yield source, content.decode("utf-8", "replace") if isinstance(content, bytes) else content
 
     def owners(self) -> dict[int, SessionKey | None]:
-        """The session that each source is a file of; None for one that holds several unrelated sessions."""
+        """Map each source to its session, or to None if it holds several unrelated ones."""
         keys: dict[int, set[SessionKey]] = defaultdict(set)
         rows = self._cache.iter_rows(
             "SELECT source, agent, native_id FROM infos UNION"
@@ -90,7 +90,7 @@ class Texts:
 
 
 def _statements(database: Database, roles: tuple[Role, ...]) -> list[str]:
-    """What selects a session's columns of these roles, table by table."""
+    """Build the statements that select a session's columns of these roles, table by table."""
     return [
         f"SELECT concat_ws(' ', {', '.join(names)}) FROM {table.name} WHERE {table.owner.of_session}"
         for table in declared(database.path.name)
@@ -99,7 +99,7 @@ def _statements(database: Database, roles: tuple[Role, ...]) -> list[str]:
 
 
 def _common_root(keys: Collection[SessionKey]) -> SessionKey | None:
-    """The only one of these sessions, or the one whose sub-agents they are."""
+    """Return the only one of these sessions, or the one whose sub-agents they are."""
     if len(keys) == 1:
         return next(iter(keys))
     roots = {key.root for key in keys}
@@ -186,7 +186,7 @@ def _write(database: Database, table: Table, changes: Sequence[_Change], *, dry_
 def _changes(
     database: Database, table: Table, redactor: "Rules", condition: str, bindings: Sequence[Any]
 ) -> list[_Change]:
-    """The rows that change. They are gathered first: SQLite does not like tables that change while they are read."""
+    """Gather the rows that change first: SQLite does not like tables that change while they are read."""
     columns = table.names(*_REDACTED)
     if not columns:
         return []
@@ -212,7 +212,7 @@ def _changed_rows(
 
 
 def redacted(redactor: "Rules", role: Role, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """The values that change, by their index."""
+    """Yield the values that change, with their index."""
     if role is Role.DOCUMENT:
         documents = redactor.payloads([value.encode() for value in values])
         yield from ((number, document.decode()) for number, document in documents.items())
@@ -226,13 +226,13 @@ def redacted(redactor: "Rules", role: Role, values: Sequence[Any]) -> Iterator[t
 
 
 def _renamed(redactor: "Rules", names: Sequence[str]) -> dict[str, str]:
-    """The names that change."""
+    """Map the names that change."""
     suspects = [names[number] for number in redactor.suspects(names)]
     return {name: new for name in suspects if (new := redactor.functional(name)) != name}
 
 
 def hashes_of(table: Table, values: dict[str, Any]) -> dict[str, bytes]:
-    """What the `hash_of` columns of a row hold."""
+    """Compute the `hash_of` columns of a row."""
     hashed = ((column.name, values.get(column.hash_of)) for column in table.columns if column.hash_of)
     return {name: hash_of(content.encode()) for name, content in hashed if content is not None}
 

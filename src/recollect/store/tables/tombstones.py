@@ -111,12 +111,12 @@ def event_key(copy_key: int, kind: str, content: str) -> bytes:
 
 
 def hidden_path(path: str) -> str:
-    """What replaces the path of a file that holds only forgotten sessions."""
+    """Return what replaces the path of a file that holds only forgotten sessions."""
     return HIDDEN + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def line_name(raw: bytes) -> str:
-    """The key of a forgotten line that could not be read, in place of a session's id."""
+    """Return the key of a forgotten line that could not be read, in place of a session's id."""
     return LINE + blake2b(raw, digest_size=16).hexdigest()
 
 
@@ -137,23 +137,21 @@ class TombstoneTable:
         new = [tombstone for tombstone in tombstones if tombstone.key not in known]
         if new:
             self._ledger.extend([(TOMBSTONE, _data(tombstone)) for tombstone in new])
-            self._insert(new, now_ms() if is_finished else None)
+            at_ms = now_ms()
+            with self._database.transaction() as connection:
+                for tombstone in new:
+                    _put(connection, tombstone, at_ms, at_ms if is_finished else None)
 
     def take_over(self) -> None:
         """Add the tombstones that only the ledger has: memory.db is then a new or an older one."""
         if self._database.read_only:
             return
         known = self.names()
-        recorded = [_from_data(record.data) for record in self._ledger.records(TOMBSTONE)]
-        self._insert([tombstone for tombstone in recorded if tombstone.key not in known])
-
-    def _insert(self, tombstones: Collection[Tombstone], finished_ms: int | None = None) -> None:
-        if not tombstones:
-            return
-        at_ms = now_ms()
-        with self._database.transaction() as connection:
-            for tombstone in tombstones:
-                _put(connection, tombstone, at_ms, finished_ms)
+        missing = [one for one in self._ledger.records(TOMBSTONE) if _from_data(one.data).key not in known]
+        if missing:
+            with self._database.transaction() as connection:
+                for record in missing:
+                    restore_tombstone(connection, record)
 
     def names(self) -> set[SessionKey]:
         return set(self._database.read(SessionKey, "SELECT agent, native_id FROM tombstones"))
@@ -198,7 +196,7 @@ def restore_tombstone(connection: apsw.Connection, record: LedgerRecord) -> None
 
 
 class Tombstones:
-    """The tombstones as a sweep needs them: loaded once, asked for every batch."""
+    """Serves a sweep: tombstones are loaded once and asked for every batch."""
 
     def __init__(self, table: TombstoneTable, sources: Sources) -> None:
         self._table = table
@@ -220,7 +218,7 @@ class Tombstones:
         return agent in self._names
 
     def hold(self, agent: str, native_id: str) -> bool:
-        """Whether a session was forgotten, or is named after one that was, as sub-agents are."""
+        """Return True if a session was forgotten, or is named after one that was, as sub-agents are."""
         names = self._names[agent]
         return native_id in names or ("/" in native_id and native_id.partition("/")[0] in names)
 
@@ -237,14 +235,14 @@ class Tombstones:
         return any(name is not None and self.hold(agent, name) for name in above)
 
     def without_lines(self, agent: str, problems: list[ProblemRow]) -> list[ProblemRow]:
-        """The unread lines; forgotten ones without their text."""
+        """Return the unread lines, forgotten ones without their text."""
         if agent not in self._with_lines:
             return problems
         names = self._names[agent]
         return [row._replace(raw=b"") if line_name(row.raw) in names else row for row in problems]
 
     def without_copies(self, batch: Batch, stream: StreamBatch) -> StreamBatch:
-        """The stream without records that were copied from a forgotten session."""
+        """Leave records out that were copied from a forgotten session."""
         agent = batch.source.agent
         if (agent, stream.native_id) in self._kept_forks:
             return stream
@@ -287,7 +285,7 @@ def _hidden(source: SourceRow) -> SourceRow:
 
 
 def without_forgotten(batch: Batch, tombstones: Tombstones) -> Batch:
-    """The batch without what was forgotten; the same batch if nothing of its agent ever was."""
+    """Leave what was forgotten out of the batch."""
     agent = batch.source.agent
     if not tombstones.concern(agent):
         return batch

@@ -22,9 +22,10 @@ from recollect.retention import apply as budget
 from recollect.retention.plan import Limits
 from recollect.schema import Session, event_uid
 from recollect.sessions import account
-from recollect.store.tables.evictions import RetentionEvent
+from recollect.store import RetentionEvent
 from tests.builders import AGENT, Home, ScriptedAdapter
 from tests.retention.rig import as_copied, grow, limit, opened, talk
+from tests.store.digest_damage import damage_digest
 
 IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
 EXAMPLES, STEPS = (2100, 50) if IS_SOAK else (12, 50)
@@ -206,8 +207,7 @@ class Retention(RuleBasedStateMachine):
         name = self._pick(number, with_file=False)
         if name is None or self.sessions[name].gone:
             return
-        with self.memory._store.databases[1].transaction() as connection:
-            connection.execute("UPDATE digests SET digest = digest || ' ' WHERE native_session_id = ?", (name,))
+        damage_digest(self.memory, name)
         self._sweep_rotten(name, percent)
 
     def _sweep_rotten(self, name: str, percent: int) -> None:
@@ -301,7 +301,7 @@ class Retention(RuleBasedStateMachine):
 
     def _look_at_losses(self, before: dict[str, Session], report: budget.BudgetReport, is_over: bool) -> None:
         """What cannot be had again goes only over the hard cap, and every piece of it is told."""
-        told = Counter(self.memory._store.evictions.losses())
+        told = Counter(self.memory.outlook().lost)
         losses, self.told = told - self.told, told
         new = Counter(loss.event for loss in losses)
         assert (new["last_copy_evicted"], new["data_loss"]) == (report.last_copies_evicted, report.data_loss)
@@ -370,7 +370,7 @@ class Retention(RuleBasedStateMachine):
         missing = len(one.gone) - one.lost - covers
         if dropped and missing > 0:
             assert f"{AGENT}:{name}" in {
-                loss.session_uid for loss in self.memory._store.evictions.losses() if loss.event == "data_loss"
+                loss.session_uid for loss in self.memory.outlook().lost if loss.event == "data_loss"
             }, "raw went before its digest, and nobody was told"
             one.lost += missing
         assert covers + one.lost >= len(self._uids(name) if self.has_distiller else one.gone)

@@ -14,8 +14,8 @@ from recollect.store import DigestRows
 from recollect.store.tables import evictions
 from recollect.store.tables.digests import Digests
 from recollect.store.tables.evictions import Evicted, EvictionTable
-from recollect.store.tables.sizes import Sizes
-from tests.retention.test_machine import IS_SOAK, Retention
+from recollect.store.tables.raw import Sizes
+from tests.store.test_eviction_machine import IS_SOAK, Retention
 
 # The seed is fixed, for a test that fails now and then tells nothing.
 SEARCH = settings(
