@@ -24,7 +24,7 @@ from recollect.kinds import (
     TOOL_RESULT,
     USER_MSG,
 )
-from recollect.sessions import parts
+from recollect.sessions import account, parts
 from recollect.store.tables.kept import KeptStates
 from recollect.store.tables.steps import Steps
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
@@ -210,9 +210,15 @@ def test_a_session_in_pieces_is_what_it_is_as_a_whole(
 
     with sweep(tmp_path / "b", whole) as memory:
         expected = _all(memory)
+    assert continued.sessions > 3
     for part, rows in expected.items():
         assert found[part] == rows, part
-    assert continued.sessions > 3
+    monkeypatch.setattr(parts, "PIECE_EVENTS", 40)
+    monkeypatch.setattr(account, "_EVENTS_AT_ONCE", 40)
+    with sweep(tmp_path / "c", whole) as memory:
+        settled_in_pieces = _all(memory)
+    for part, rows in expected.items():
+        assert settled_in_pieces[part] == rows, part
 
 
 def _relatives(chance: random.Random, base: list[Record]) -> dict[str, list[Record]]:

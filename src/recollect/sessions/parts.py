@@ -7,15 +7,16 @@ a session arrives, it is cut in the same places.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from recollect.kinds import EDIT, TEST_RUN, TOOL_CALL, USER_MSG, SessionKey
 from recollect.sessions.marks import rewind_of
-from recollect.store import Boundary, Response, Step, Store, StoredSession
+from recollect.store import Boundary, Kept, Response, Step, Store, StoredSession
 
 PART_EVENTS = 1_000  # at least
+PIECE_EVENTS = 10_000  # of a session, settled at once: one to two seconds
 _CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
 
 
@@ -84,15 +85,44 @@ def until(cut_ms: int, responses: Sequence[Response]) -> tuple[list[Response], l
     return early, [response for response in responses if (response.ts_ms or 0) > cut_ms]
 
 
-def read_sessions(store: Store, keys: Sequence[SessionKey], whole: Collection[SessionKey]) -> list[StoredSession]:
-    """Sessions as far as what was kept of them does not say enough; some are read `whole` in any case."""
-    kept = store.kept.find([key for key in keys if key not in whole])
-    sessions = store.steps.read(keys, kept)
-    unfit = [session.key for session in sessions if session.kept is not None and not _goes_on(store, session)]
-    if not store.kept.drop(unfit):
-        return sessions
-    again = {session.key: session for session in store.steps.read(unfit)}
-    return [again.get(session.key, session) for session in sessions]
+def read_in_pieces(
+    store: Store, keys: Sequence[SessionKey], whole: Collection[SessionKey]
+) -> Iterator[tuple[list[StoredSession], bool]]:
+    """Read sessions as far as what was kept of them does not say enough, and say each time if that was all.
+
+    A very long session comes in pieces, as if it had arrived so: whatever stops a sweep, the next one goes on from the
+    last piece. Some sessions are read `whole` in any case.
+    """
+    reached = -1
+    while True:
+        kept = store.kept.find([key for key in keys if key not in whole])
+        before_seq = _end_of_piece(store, keys, kept, reached)
+        sessions = store.steps.read(keys, kept) if before_seq is None else store.steps.read(keys, kept, before_seq)
+        unfit = [session.key for session in sessions if session.kept is not None and not _goes_on(store, session)]
+        if store.kept.drop(unfit):
+            again = {session.key: session for session in store.steps.read(unfit)}
+            sessions, before_seq = [again.get(session.key, session) for session in sessions], None
+        yield sessions, before_seq is None
+        if before_seq is None:
+            return
+        reached = kept[keys[0]].boundary.seq if kept else 0
+
+
+def _end_of_piece(
+    store: Store, keys: Sequence[SessionKey], kept: Mapping[SessionKey, Kept], reached: int
+) -> int | None:
+    """Return the seq before which a session is read next; None to read all of it, also where a piece closed no part.
+
+    Of a session whose state is lost all that its digest covers is read at once: its row must not say less than it did.
+    """
+    counts = store.steps.counts(keys)
+    if len(counts) != 1 or max(counts.values()) <= PIECE_EVENTS:  # what is read together is no longer than a piece
+        return None
+    ((key, count),) = counts.items()
+    start = kept[key].boundary.seq if key in kept else 0
+    row = store.sessions.stored([key]).get(key)
+    end = max(start + PIECE_EVENTS, row.event_count if row is not None and row.analyzed_ms is not None else 0)
+    return end if reached < start and end < count else None
 
 
 def _goes_on(store: Store, session: StoredSession) -> bool:

@@ -120,7 +120,7 @@ if TYPE_CHECKING:
         GroupTable,
         Pointer,
     )
-    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
+    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates
     from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse

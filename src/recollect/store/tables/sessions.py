@@ -149,6 +149,8 @@ class StoredRow(NamedTuple):
     session_uid: str
     root_session_uid: str
     parent_session_uid: str | None
+    event_count: int
+    analyzed_ms: int | None
 
 
 class SourceOfSession(NamedTuple):

@@ -159,7 +159,9 @@ class Streams:
         )
 
     def set_all_dirty(self) -> None:
-        self._database.write("UPDATE streams SET is_dirty = 1")
+        """Have every session settled again. Durable: that it was asked for is noted in the other database next."""
+        with self._database.flushing(is_on=True):
+            self._database.write("UPDATE streams SET is_dirty = 1")
 
     def has_infos(self) -> bool:
         """Whether any source was ever read that says something of a session."""
