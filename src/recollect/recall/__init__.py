@@ -8,7 +8,7 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 if TYPE_CHECKING:
-    from recollect.recall.answers import Amendment, Glimpse, Match, SearchAnswer, SessionHit, with_amendments
+    from recollect.recall.answers import Amendment, Glimpse, Match, SearchAnswer, SessionHit
     from recollect.recall.brief import renew_briefs, write_briefs
     from recollect.recall.diffs import EditDiff, SessionDiff, patch_of, session_diff
     from recollect.recall.discussions import Discussion, find_discussions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recollect.recall.filters import NO_FILTERS, Filters, last_name, repos_for
     from recollect.recall.index import index_pending
     from recollect.recall.line_history import ChangeOrigin, LineOrigin, Uncommitted, find_uncommitted, line_origin
-    from recollect.recall.lookup import Options, search
+    from recollect.recall.lookup import Options, search, with_amendments
     from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
     from recollect.recall.prepared import (
         BRIEF,

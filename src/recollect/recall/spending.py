@@ -35,8 +35,9 @@ class Block:
 class Spending:
     """Money by the calendar, in the user's time zone. `last_month_by_now_usd` is up to the same day and hour.
 
-    The forecast for the month is what was spent so far plus the daily mean of the last thirty days for the rest. The
-    month is incomplete if a session of it used a model without a known price.
+    The forecast for the month is what was spent so far plus the daily mean of the last thirty days for the rest. An
+    amount is incomplete if a session of its time used a model without a known price; the forecast also if one of the
+    last thirty days did.
     """
 
     month: str
@@ -47,6 +48,8 @@ class Spending:
     forecast_usd: float
     usd_is_estimate: bool
     usd_is_incomplete: bool
+    today_usd_is_incomplete: bool
+    forecast_usd_is_incomplete: bool
     blocks: list[Block]
 
 
@@ -58,6 +61,8 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
     since = min(last_month, day - timedelta(days=_RATE_DAYS))
     rows = [row for row in store.activity.spent(Span(sessions, _ms(since))) if row.minute * _MINUTE_MS <= _ms(now)]
     spent = _sum(rows, month, now)
+    last_unknown_ms = max((row.minute * _MINUTE_MS for row in rows if row.is_estimate > 1), default=-1)
+    lately = min(month, now - timedelta(days=_RATE_DAYS))
     daily_usd = _daily_usd(rows, store.activity.first_minute(sessions), now)
     return Spending(
         month=f"{month:%Y-%m}",
@@ -67,7 +72,9 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
         last_month_usd=_sum(rows, last_month, month),
         forecast_usd=round(spent + daily_usd * ((next_month - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
-        usd_is_incomplete=any(row.is_estimate > 1 and row.minute * _MINUTE_MS >= _ms(month) for row in rows),
+        usd_is_incomplete=last_unknown_ms >= _ms(month),
+        today_usd_is_incomplete=last_unknown_ms >= _ms(day),
+        forecast_usd_is_incomplete=last_unknown_ms >= _ms(lately),
         blocks=_running(store, rows, now),
     )
 
@@ -110,6 +117,7 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[str]]) -> None:
     snapshot = {
         "day": f"{now:%Y-%m-%d}",
         "today_usd": spending.today_usd,
+        "today_is_incomplete": spending.today_usd_is_incomplete,
         "month": spending.month,
         "month_usd": spending.month_usd,
         "is_estimate": spending.usd_is_estimate,
