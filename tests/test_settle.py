@@ -15,7 +15,7 @@ from recollect.agents import adapters
 from recollect.analysis import distiller
 from recollect.api import open_memory
 from recollect.kinds import ASSISTANT_MSG, USER_MSG
-from recollect.sessions import account, parts, settle
+from recollect.sessions import account, parts
 from recollect.store import Store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.logs import CLAUDE, claude_answer, lines, session_id
@@ -50,7 +50,7 @@ class _Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: Counter[str] = Counter()
-        make_rows = settle.settle_sessions
+        make_rows = account.settle_sessions
 
         def traced(store: Store, *arguments: Any, **options: Any) -> int:
             for database in store.databases:
@@ -61,7 +61,7 @@ class _Work:
                 for database in store.databases:
                     database.connection.trace_v2(0)
 
-        monkeypatch.setattr(settle, "settle_sessions", traced)
+        monkeypatch.setattr(account, "settle_sessions", traced)
 
     def _count(self, seen: dict[str, Any]) -> None:
         if "'main'" not in seen["sql"]:

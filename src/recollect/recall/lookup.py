@@ -10,16 +10,14 @@ from typing import NamedTuple
 
 from recollect.clock import rfc3339
 from recollect.recall.answers import Amendment, Match, SearchAnswer, SessionHit, hit_of, within_budget
-from recollect.recall.candidates import Candidate, Sessions
-from recollect.recall.coverage import Coverage
+from recollect.recall.candidates import Candidate, Coverage, Sessions
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Hits
 from recollect.recall.query import OF_SESSIONS_ONLY, Phrase, Query, bare, parse_query, sound, without_filters
 from recollect.recall.ranking import Ranking
 from recollect.recall.scope import OF_SESSIONS, Scope, scope_of, sessions_in_scope
 from recollect.recall.snippets import Span, is_exact
-from recollect.recall.terms import FEW_WORDS, Terms, Word, terms_of
-from recollect.recall.words import meaningful, suggestion
+from recollect.recall.words import FEW_WORDS, Terms, Word, meaningful, suggestion, terms_of
 from recollect.store import EventFilter, OutOfTime, Scored, SessionHeader, Store, Wanted
 from recollect.text import CJK_RUN
 

@@ -1,4 +1,7 @@
-"""The lasting row of a session: what its sources say, and what its events add up to."""
+"""The lasting row of a session: what its sources say, and what its events add up to.
+
+`settle_sessions` makes the rows of all that changed: which events are copies, what they add up to, where they worked.
+"""
 
 import gc
 from collections import Counter
@@ -12,6 +15,7 @@ import orjson
 
 from recollect.clock import now_ms
 from recollect.kinds import SessionKey
+from recollect.progress import Progress
 from recollect.schema import (
     HUMAN,
     OUTPUT,
@@ -23,14 +27,25 @@ from recollect.schema import (
     USER_MSG,
     WARM_UP,
 )
-from recollect.sessions import AccountRules
+from recollect.sessions import AccountRules, is_settled
+from recollect.sessions.groups import assign_groups
 from recollect.sessions.marks import apply, derive
-from recollect.sessions.parts import Parts, boundary_of, cuts_ms, read_in_pieces, split, until
+from recollect.sessions.parts import (
+    Parts,
+    Totals,
+    boundary_of,
+    content_hash,
+    cuts_ms,
+    decode_totals,
+    encode_totals,
+    read_in_pieces,
+    split,
+    until,
+)
 from recollect.sessions.pricing import Money, Payments, add_up, main_model
-from recollect.sessions.relations import Relations
-from recollect.sessions.tasks import Task, find_task, project_of
-from recollect.sessions.titles import heading
-from recollect.sessions.totals import Totals, content_hash, decode_totals, encode_totals
+from recollect.sessions.relations import Relations, mark_copies
+from recollect.sessions.repos import name_repos
+from recollect.sessions.titles import Task, find_task, heading, project_of
 from recollect.store import ACCOUNT, DIGEST, Base, KeptState, Request, SessionRow, Step, Store, StoredSession
 from recollect.text import cut_short
 
@@ -377,3 +392,41 @@ def _task(rules: AccountRules, branch: str | None, commits: Sequence[str], promp
             if text and (match := pattern.search(text)):
                 return Task(match[0])
     return None
+
+
+def settle_sessions(
+    store: Store,
+    rules: AccountRules,
+    domains: Mapping[str, str],
+    progress: Progress,
+    then: Then = lambda sessions: (),
+    *,
+    is_all_read: bool = True,
+) -> int:
+    """Make the rows of sessions that changed, or of all if the user's rules did.
+
+    Safe to interrupt at any time: each session that was settled stays settled. `then` gets the sessions whose rows are
+    stored, some at a time, so that nobody has to read their events again, and returns what it keeps of them.
+    Returns how many events were dropped because they only stood in for others that are held by now.
+    """
+    if store.rules.text() != rules.text(domains):
+        store.streams.set_all_dirty()
+        store.rules.set(rules.text(domains), is_named=False)
+    if is_settled(store, rules, domains):
+        return 0
+    dropped = store.drop_stand_ins()
+    mark_copies(store)
+    accounted = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
+    emptied = store.streams.emptied(accounted.empty)
+    if is_all_read:
+        store.sessions.drop(emptied)
+    if has_moved := store.rules.has_moved():
+        name_repos(store, domains)
+    if has_moved or store.groups.all():  # a session's file may have been read in a group's home for the first time
+        assign_groups(store)
+    if has_moved:
+        store.rules.set(rules.text(domains), is_named=True)
+    # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.
+    unread = set() if is_all_read else {*emptied, *accounted.torn}
+    store.streams.set_dirty(set(store.streams.dirty()) - unread, False)
+    return dropped
