@@ -25,8 +25,7 @@ from recollect.kinds import (
     USER_MSG,
 )
 from recollect.sessions import account, parts
-from recollect.store.tables.kept import KeptStates
-from recollect.store.tables.steps import Steps
+from recollect.store import KeptStates, Steps
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.faults.rig import IS_SOAK
 
