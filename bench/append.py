@@ -26,7 +26,7 @@ WORDS = ("parser", "ledger", "token", "cache", "index", "retry", "socket", "sche
 EVENTS_OF_EXCHANGE = 11  # a request, three calls each with words before it and its result, the answer
 MODULES_OF_A_CHANGE = (
     "import recollect.cli.entry, recollect.sweep, recollect.ingest.gate, recollect.ingest.pool,"
-    " recollect.agents.claude, recollect.ingest.builder, recollect.sessions.settle, recollect.analysis.distiller,"
+    " recollect.agents.claude, recollect.ingest.builder, recollect.sessions.account, recollect.analysis.distiller,"
     " recollect.recall, genai_prices"
 )
 

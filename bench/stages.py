@@ -21,7 +21,7 @@ from recollect.config import load_settings
 from recollect.ingest import builder, pool
 from recollect.ingest.pool import pack_batch, unpack_batch
 from recollect.redact.redactor import Redactor
-from recollect.sessions import settle
+from recollect.sessions import account
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch
 from recollect.store.intake import Intake
@@ -87,7 +87,7 @@ def measure(agent: str, home: Path, store: Path) -> dict[str, float]:
     stages.wrap(pool, "read_batches", "rows, hashes, payloads as JSON")
     stages.wrap(Intake, "put", "store rows and frames")
     stages.wrap(Fulltext, "add", "full text")
-    stages.wrap(settle, "settle_sessions", "account for sessions")
+    stages.wrap(account, "settle_sessions", "account for sessions")
     stages.wrap(distiller, "distil_sessions", "distil")
     stages.wrap(Store, "checkpoint", "checkpoint")
     _hand_over(stages)

@@ -28,8 +28,7 @@ from recollect.schema import (
     USER_MSG,
 )
 from recollect.sessions.marks import apply, derive
-from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, TOLD_RETRY
-from recollect.store.tables.steps import Step
+from recollect.store import IS_ABANDONED, IS_RETRY, TOLD_RETRY, Step
 
 _NOTHING: dict[str, Any] = dict.fromkeys(Step._fields)
 

@@ -24,9 +24,8 @@ from recollect.kinds import (
     TOOL_RESULT,
     USER_MSG,
 )
-from recollect.sessions import parts
-from recollect.store import Steps
-from recollect.store.tables.kept import KeptStates
+from recollect.sessions import account, parts
+from recollect.store import KeptStates, Steps
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.faults.rig import IS_SOAK
 
@@ -210,9 +209,15 @@ def test_a_session_in_pieces_is_what_it_is_as_a_whole(
 
     with sweep(tmp_path / "b", whole) as memory:
         expected = _all(memory)
+    assert continued.sessions > 3
     for part, rows in expected.items():
         assert found[part] == rows, part
-    assert continued.sessions > 3
+    monkeypatch.setattr(parts, "PIECE_EVENTS", 40)
+    monkeypatch.setattr(account, "_EVENTS_AT_ONCE", 40)
+    with sweep(tmp_path / "c", whole) as memory:
+        settled_in_pieces = _all(memory)
+    for part, rows in expected.items():
+        assert settled_in_pieces[part] == rows, part
 
 
 def _relatives(chance: random.Random, base: list[Record]) -> dict[str, list[Record]]:

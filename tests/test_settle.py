@@ -1,7 +1,9 @@
 """What a sweep costs: as much as what changed, however much is held. Work is counted, not time."""
 
 import os
+import signal
 from collections import Counter
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
+from recollect.analysis import distiller
 from recollect.api import open_memory
 from recollect.kinds import ASSISTANT_MSG, USER_MSG
-from recollect.sessions import settle
+from recollect.sessions import account, parts
 from recollect.store import Store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.logs import CLAUDE, claude_answer, lines, session_id
@@ -47,7 +50,7 @@ class _Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: Counter[str] = Counter()
-        make_rows = settle.settle_sessions
+        make_rows = account.settle_sessions
 
         def traced(store: Store, *arguments: Any, **options: Any) -> int:
             for database in store.databases:
@@ -58,7 +61,7 @@ class _Work:
                 for database in store.databases:
                     database.connection.trace_v2(0)
 
-        monkeypatch.setattr(settle, "settle_sessions", traced)
+        monkeypatch.setattr(account, "settle_sessions", traced)
 
     def _count(self, seen: dict[str, Any]) -> None:
         if "'main'" not in seen["sql"]:
@@ -120,6 +123,50 @@ def test_a_session_is_accounted_for_again_when_its_sub_agent_grew(tmp_path: Path
         memory.sweep()
 
         assert memory.session("base-0").ingested_at > before.ingested_at
+
+
+def _sweep_and_die(store: Path, home: Home) -> None:
+    """Sweep, and be killed once so many parts of sessions were distilled."""
+    distilled = Counter[str]()
+    make_part = distiller.make_part
+
+    def counted(*arguments: Any) -> Any:
+        distilled["parts"] += 1
+        if distilled["parts"] > 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return make_part(*arguments)
+
+    distiller.make_part = counted
+    sweep(store, home).close()
+
+
+def test_a_sweep_that_is_always_killed_gets_past_a_very_long_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_EVENTS", 10)
+    monkeypatch.setattr(parts, "PIECE_EVENTS", 100)
+    monkeypatch.setattr(account, "_EVENTS_AT_ONCE", 100)
+    home = Home(tmp_path / "home")
+    _fill(home, 6)
+    home.write("long", SessionInfo("long", cwd="/code/notes"), *_talk("long", 1, 800))
+    forked = get_context("fork")
+    codes: list[int | None] = []
+
+    while 0 not in codes and len(codes) < 20:
+        run = forked.Process(target=_sweep_and_die, args=(tmp_path / "store", home))
+        run.start()
+        run.join()
+        codes.append(run.exitcode)
+
+    assert codes[:3] == [-signal.SIGKILL] * 3
+    assert codes[-1] == 0
+    with open_memory(tmp_path / "store", [home.flag]) as stopped, sweep(tmp_path / "other", home) as undisturbed:
+        for session in undisturbed.sessions():
+            found = stopped.session(session.session_uid)
+            assert found.content_hash == session.content_hash
+            assert (found.repo, found.cost) == (session.repo, session.cost)
+            if session.parent_session_uid is None:
+                assert stopped.digest(found) == undisturbed.digest(session)
 
 
 def test_the_newest_files_are_read_first_and_the_progress_says_how_far_back(tmp_path: Path) -> None:

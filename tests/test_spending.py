@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -52,8 +53,28 @@ def test_a_model_without_a_known_price_marks_its_month_as_incomplete(tmp_path: P
     unpriced = usage("s", "u", ts_ms=ts_ms, model="claude-zeta-9", output_tokens=9_000)
     home.write("f", event("s", 1, ts_ms=ts_ms), unpriced)
     with sweep(tmp_path / "store", home) as memory:
-        assert make_spending(memory._store, NOW).usd_is_incomplete
-        assert not make_spending(memory._store, NOW + timedelta(days=70)).usd_is_incomplete
+        marks = [
+            (made.today_usd_is_incomplete, made.usd_is_incomplete, made.forecast_usd_is_incomplete)
+            for days in (-1, 0, 20, 70)
+            for made in [make_spending(memory._store, NOW + timedelta(days=days))]
+        ]
+    assert marks[0] == (True, True, True)
+    assert marks[1] == (False, True, True)
+    assert marks[2][::2] == (False, True)
+    assert marks[3] == (False, False, False)
+
+
+def test_the_status_line_marks_a_day_with_a_model_without_a_known_price(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, capsysbinary: Any
+) -> None:
+    ts_ms = round(datetime.now().timestamp() * 1000)
+    unpriced = usage("s0", "u", ts_ms=ts_ms, model="claude-zeta-9", output_tokens=9_000)
+    home.write("f", event("s0", 1, ts_ms=ts_ms), unpriced)
+    sweep(tmp_path / "store", home).close()
+
+    line = _line(monkeypatch, capsysbinary, PAYLOAD)
+
+    assert re.search(r"today ~?\$2\.50\+", line)
 
 
 def test_the_forecast_goes_on_like_the_last_thirty_days(memory: Memory) -> None:

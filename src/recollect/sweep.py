@@ -98,13 +98,14 @@ def sweep(
         store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
         store.checkpoint()
         roots = store.sources.roots(settings.host, settings.roots)
-        if only is None:
-            note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
         is_prepared = (store.folder / PREPARED_NAME).exists()  # `forget` takes it away
-        if changes.tasks or work.changed or is_upgraded or not is_prepared:
-            analysis.prepare(store, roots, work.changed, is_all=is_upgraded)
+        was_stopped = last.began_ns is None  # what it settled is not prepared yet
+        if changes.tasks or work.changed or is_upgraded or was_stopped or not is_prepared:
+            analysis.prepare(store, roots, work.changed, is_all=is_upgraded or was_stopped)
             # They may have changed since it began.
             analysis.write_switches(store.folder, read_hooks(settings.config_path))
+        if only is None:
+            note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
     if work.changed:
         settings.graphiti.push_after_sweep(settings.folder, settings.config_path)
     work.report.seconds = round(time.monotonic() - begun, 3)

@@ -10,8 +10,7 @@ from recollect.analysis.distiller import Distilled, distil
 from recollect.distill.digest import Subject
 from recollect.distill.trace import read_trace
 from recollect.schema import MAIN_LANE, SUMMARY_CHARS, Covers
-from recollect.store.tables.events import IS_ABANDONED, IS_ERROR, IS_RETRY
-from recollect.store.tables.steps import Response, Step
+from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, Response, Step
 from tests.builders import BEGIN_MS
 
 UID = "scripted:s"

@@ -7,7 +7,7 @@ from recollect.api import Memory
 from recollect.distill.signals import CHURN_ROUNDS, LOOP_ATTEMPTS, REPEATED_TIMES, SPIKE_LEAST_TOKENS
 from recollect.distill.trace import IDLE_MS
 from recollect.schema import Signal
-from recollect.store.tables.steps import Response
+from recollect.store import Response
 from tests.conftest import SHARED, needs_shared, swept
 from tests.distill.sessions import MINUTE_MS, Script, abandoned, distilled
 

@@ -1,6 +1,7 @@
 """Decisions of a talk, and later ones that amend them: what holds now comes first, with what held until then."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -77,6 +78,22 @@ def test_search_shows_the_amending_session_before_the_amended_one(memory: Memory
     assert (first.session_uid, second.session_uid) == ("scripted:second", "scripted:first")
     assert first.decided is not None and "until then" in first.decided
     assert second.superseded_by == "scripted:second"
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("should_retry -session:second", {}),
+        ("should_retry", {"exclude": ["scripted:second"]}),
+        ("should_retry before:2026-10-20", {}),
+    ],
+)
+def test_a_search_does_not_show_what_its_own_filters_leave_out_though_it_amends_a_hit(
+    memory: Memory, query: str, options: dict[str, Any]
+) -> None:
+    hits = memory.search(query, **options)
+
+    assert [hit.session_uid for hit in hits] == ["scripted:first"]
 
 
 def test_a_search_on_the_terminal_says_what_holds_now(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

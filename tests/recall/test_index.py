@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from recollect.kinds import SessionKey
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
-from recollect.store import Fulltext, Store, open_store
-from recollect.store.search import EventFilter, Term, Wanted
+from recollect.store import EventFilter, Fulltext, Store, Term, Wanted, open_store
 from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
 from tests.builders import AGENT, Home, event, sweep
 from tests.faults.rig import IS_SOAK, scratch

@@ -14,7 +14,7 @@ from recollect.agents import BUILT_IN
 from recollect.api import Filters, Memory
 from recollect.cli import main
 from recollect.errors import NotFound
-from recollect.recall.edits import absolute, changes, is_same, renames
+from recollect.recall.diffs import absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
 from recollect.store.tables.events import Payloads
 from tests.builders import AGENT, Home, at_ms, event, sweep

@@ -38,8 +38,8 @@ from recollect.store import (
     ACCOUNT,
     DIGEST,
     ActivityRow,
-    Boundary,
     DigestRow,
+    KeptState,
     Pending,
     Response,
     Step,
@@ -98,26 +98,31 @@ def distil_pending(store: Store, advance: Callable[[int, int], None]) -> None:
     done = len(pending) - len(held)
     for group in store.steps.groups(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
         sessions = store.steps.read(group)
-        _distil(store, sessions, pending, at_ms)
+        store.kept.put({DIGEST: _distil(store, sessions, pending, at_ms)})
         done += len(sessions)
         advance(done, len(pending))
 
 
-def distil_sessions(store: Store, sessions: Sequence[StoredSession], at_ms: int) -> None:
-    """Distil sessions whose rows were just made. Those that are distilled together have one `analyzed_ms`."""
+def distil_sessions(store: Store, sessions: Sequence[StoredSession], at_ms: int) -> list[KeptState]:
+    """Distil sessions whose rows were just made, and return what to keep of long ones.
+
+    Those that are distilled together have one `analyzed_ms`.
+    """
     pending = {
         session.key: session for session in store.digest_rows.pending(analysis.VERSION, [one.key for one in sessions])
     }
-    _distil(store, [session for session in sessions if session.key in pending], pending, at_ms)
+    return _distil(store, [session for session in sessions if session.key in pending], pending, at_ms)
 
 
-def _distil(store: Store, sessions: Sequence[StoredSession], pending: Mapping[SessionKey, Pending], at_ms: int) -> None:
+def _distil(
+    store: Store, sessions: Sequence[StoredSession], pending: Mapping[SessionKey, Pending], at_ms: int
+) -> list[KeptState]:
     batch = _Batch(store, [pending[session.key] for session in sessions])
     distilled = [(session.key, batch.distil(pending[session.key], session)) for session in sessions]
     if rows := [row for _, row in distilled if row is not None]:
         store.digest_rows.put(rows, at_ms)
     store.digest_rows.set_checked([key for key, row in distilled if row is None], analysis.VERSION)
-    store.kept.put(DIGEST, batch.kept)
+    return batch.kept
 
 
 class _Batch:
@@ -126,7 +131,7 @@ class _Batch:
     def __init__(self, store: Store, sessions: Sequence[Pending]) -> None:
         self._store = store
         self._lines = store.digest_rows.lines([one.session_uid for one in sessions if one.parent_session_uid is None])
-        self.kept: list[tuple[SessionKey, Boundary, bytes]] = []
+        self.kept: list[KeptState] = []
 
     def distil(self, session: Pending, stored: StoredSession) -> DigestRow | None:
         """What is kept of a session; None if no event of it is held."""

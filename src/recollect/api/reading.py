@@ -290,21 +290,23 @@ class Reading:
         left_out = current_sessions() if exclude is None else exclude
         options = recall.Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
         answer = recall.search(self._store, query, options, progress=partial(progress, "searching"))
-        return answer._replace(hits=self._amended(query, answer.hits)) if query and mode == "words" else answer
+        is_in_words = query and mode == "words"
+        return answer._replace(hits=self._amended(query, options, answer.hits)) if is_in_words else answer
 
-    def _amended(self, query: str, hits: list[SessionHit]) -> list[SessionHit]:
+    def _amended(self, query: str, options: recall.Options, hits: list[SessionHit]) -> list[SessionHit]:
         """The hits, with what holds now before what it took the place of."""
         if not self._store.facts.has_amendments():  # as mostly: the rules take a while to load
             return hits
         uids, repos = {hit.session_uid for hit in hits}, {hit.repo for hit in hits if hit.repo}
         amended = knowledge.find_amended(self._store, query, uids, repos)
         newer = {
-            uid: recall.Amendment(fact.session_uid, fact.evidence[0].event_uid, fact.text, fact.until_then or "")
+            uid: recall.Amendment(
+                fact.session_uid, fact.evidence[0].event_uid, fact.text, fact.until_then or "", fact.valid_at
+            )
             for uid, fact in amended.items()
             if fact.session_uid
         }
-        headers = self._store.sessions.named({amendment.session_uid for amendment in newer.values()})
-        return recall.with_amendments(hits, newer, headers)
+        return recall.with_amendments(self._store, query, options, hits, newer)
 
     def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
         """The sessions active last, each with its last request; the one this process runs in is left out."""

@@ -170,7 +170,7 @@ def _rebuild(
         own = Counter({COPY: int(aside.copy is not None)})
         report.records_restored = dict(store.restore_records() - own)
         store.evictions.note_held_usage()
-        store.streams.set_dirty()
+        store.streams.set_all_dirty()
     if missing := store.missing_records():
         store.ledger.extend(missing)
     store.streams.set_dirty(repair.of(SESSION), True)

@@ -181,7 +181,8 @@ def _spending_lines(spending: Spending) -> Iterator[str]:
     change = f", {abs(so_far / by_now - 1):.0%} {'more' if so_far >= by_now else 'less'}" if by_now else ""
     yield f"\n{month:%B} so far: {money(so_far, is_estimate, spending.usd_is_incomplete)}{change}"
     yield f"{last}: {money(by_now, is_estimate)} by this day, {money(spending.last_month_usd, is_estimate)} in total"
-    yield f"{month:%B} at the pace of the last 30 days: {money(spending.forecast_usd, True)}"
+    forecast = money(spending.forecast_usd, True, spending.forecast_usd_is_incomplete)
+    yield f"{month:%B} at the pace of the last 30 days: {forecast}"
     for block in spending.blocks:
         left = datetime.fromisoformat(block.ends_at) - datetime.now(UTC)
         rate = "" if block.forecast_usd is None else f", {money(block.forecast_usd, True)} at this rate"

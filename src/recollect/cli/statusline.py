@@ -82,6 +82,7 @@ def _facts(payload: "dict[str, Any]", snapshot: "dict[str, Any]") -> "dict[str, 
         "limit_percent": limit,
         "context_percent": context,
         "is_estimate": bool(snapshot.get("is_estimate")),
+        "today_is_incomplete": bool(is_today and snapshot.get("today_is_incomplete")),
     }
 
 
@@ -96,11 +97,12 @@ def _block(payload: "dict[str, Any]", snapshot: "dict[str, Any]", now: float) ->
 
 
 def _parts(facts: "dict[str, Any]") -> list[str]:
-    about, left_s = "~" if facts["is_estimate"] else "", facts["block_left_s"]
+    about, more = "~" if facts["is_estimate"] else "", "+" if facts["today_is_incomplete"] else ""
+    left_s = facts["block_left_s"]
     parts = [
         facts["model"],
         None if facts["session_usd"] is None else f"${facts['session_usd']:,.2f}",
-        None if facts["today_usd"] is None else f"today {about}${facts['today_usd']:,.2f}",
+        None if facts["today_usd"] is None else f"today {about}${facts['today_usd']:,.2f}{more}",
         None if left_s is None else f"block {about}${facts['block_usd']:,.2f}, {clock(left_s)} left",
         None if facts["limit_percent"] is None else f"limit {facts['limit_percent']:.0f}%",
         None if facts["context_percent"] is None else f"context {facts['context_percent']:.0f}%",

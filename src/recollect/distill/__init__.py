@@ -11,12 +11,11 @@ VERSION = 12  # of what is distilled: digests of another one are made again
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.distill import shell, words
-    from recollect.distill.activity import activity_of
     from recollect.distill.digest import Subject, extend
     from recollect.distill.exchange_rules import ExchangeRules
     from recollect.distill.exchanges import Exchange, cut
     from recollect.distill.markdown import brief_digest, inert, inert_lines, render_digest
-    from recollect.distill.part import LINE_CHARS, Around, Part, closed, join, make_part
+    from recollect.distill.part import LINE_CHARS, Around, Part, activity_of, closed, join, make_part
     from recollect.distill.signals import asks_back, refusal_reason, weighed
     from recollect.distill.stored import parse_digest, searchable, write_digest
     from recollect.distill.texts import estimate_tokens, excerpt, one_line, payload_text, sentences, shortened, word_set

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
-from recollect.distill.outcome import SPOKEN, Ending, is_interruption, is_work
+from recollect.distill.outcome import SPOKEN, Ending, Todo, is_interruption, is_work
 from recollect.distill.shell import command_given, commit_message
 from recollect.distill.signals import asks_back, counted, error_key
 from recollect.distill.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
-from recollect.distill.todos import Todo
 from recollect.distill.trace import CALLS, MOST_COMMITS, NOTES, PLAN, Payloads, SuiteRun, Trace, Use
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.sessions import has_subject

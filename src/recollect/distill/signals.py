@@ -8,8 +8,8 @@ from statistics import median
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import shell, words
+from recollect.distill.outcome import Todo
 from recollect.distill.texts import payload_text, shortened
-from recollect.distill.todos import Todo
 from recollect.distill.trace import CHURN_ROUNDS, IDLE_MS, REFUSED, Edit, Payloads, SuiteRun, Trace
 from recollect.schema import Signal
 from recollect.sessions import Used

@@ -7,17 +7,17 @@ and needs few of them.
 from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
+
 if TYPE_CHECKING:
-    from recollect.recall.answers import Amendment, Glimpse, Match, SearchAnswer, SessionHit, with_amendments
+    from recollect.recall.answers import Amendment, Glimpse, Match, SearchAnswer, SessionHit
     from recollect.recall.brief import renew_briefs, write_briefs
-    from recollect.recall.diffs import EditDiff, SessionDiff, patch_of, session_diff
+    from recollect.recall.diffs import EditDiff, SessionDiff, absolute, patch_of, session_diff
     from recollect.recall.discussions import Discussion, find_discussions
-    from recollect.recall.edits import absolute
     from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
     from recollect.recall.filters import NO_FILTERS, Filters, last_name, repos_for
     from recollect.recall.line_history import ChangeOrigin, LineOrigin, Uncommitted, find_uncommitted, line_origin
-    from recollect.recall.lookup import Options, search
+    from recollect.recall.lookup import Options, search, with_amendments
     from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
     from recollect.recall.prepared import (
         BRIEF,
@@ -37,7 +37,18 @@ if TYPE_CHECKING:
     from recollect.recall.prompts import AGENT_PROMPTS
     from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
-    from recollect.recall.spending import Block, Spending, make_spending, write_snapshot
-    from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_breakdown, make_stats
+    from recollect.recall.stats import (
+        BREAKDOWNS,
+        WEEKDAYS,
+        Block,
+        Spending,
+        StatLine,
+        Stats,
+        make_breakdown,
+        make_spending,
+        make_stats,
+        write_snapshot,
+    )
+
 else:
     __getattr__ = lazy_names(__name__, __file__)

@@ -1,6 +1,6 @@
 """What a search answers with. Named tuples: making a dataclass takes longer than a search may."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import orjson
@@ -182,30 +182,13 @@ def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str
 
 
 class Amendment(NamedTuple):
-    """What a session decided in place of an earlier one, and the event that says so."""
+    """What a session decided in place of an earlier one, when, and the event that says so."""
 
     session_uid: str
     event_uid: str
     text: str
     until_then: str
-
-
-def with_amendments(
-    hits: Sequence[SessionHit], amended: Mapping[str, Amendment], headers: "Mapping[str, SessionHeader]"
-) -> list[SessionHit]:
-    """The hits with each session that amended another before it, be it among them or not."""
-    by_uid, shown = {hit.session_uid: hit for hit in hits}, dict[str, SessionHit]()
-    for hit in hits:
-        newer = amended.get(hit.session_uid)
-        if newer is None or newer.session_uid not in headers:
-            shown.setdefault(hit.session_uid, hit)
-            continue
-        quote = Match(newer.event_uid, 0, "decision", None, newer.text, [], [], newer.session_uid, 0.0)
-        found = by_uid.get(newer.session_uid) or hit_of(headers[newer.session_uid], hit.score, [quote], "amends a hit")
-        decided = f"now: {newer.text} · until then: {newer.until_then}"
-        shown.setdefault(newer.session_uid, found._replace(decided=decided))
-        shown.setdefault(hit.session_uid, hit._replace(superseded_by=newer.session_uid))
-    return list(shown.values())
+    ts: str | None
 
 
 class SearchAnswer(NamedTuple):

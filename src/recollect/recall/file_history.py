@@ -17,7 +17,7 @@ from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.answers import identity
 from recollect.recall.candidates import Sessions
-from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
+from recollect.recall.diffs import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import quotes
 from recollect.recall.query import Query

@@ -9,8 +9,7 @@ import orjson
 from recollect import kinds
 from recollect.clock import rfc3339
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
-from recollect.recall.candidates import Candidate, Sessions
-from recollect.recall.coverage import Coverage
+from recollect.recall.candidates import Candidate, Coverage, Sessions
 from recollect.recall.query import Phrase, bare
 from recollect.recall.snippets import Pattern, Span, Texts, folded, is_exact, is_there, snippet, snippet_at
 from recollect.store import EventHeader, Scored, SessionFilter, SessionHeader, Store

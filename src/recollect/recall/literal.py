@@ -18,7 +18,7 @@ from recollect.recall import pattern_worker
 from recollect.recall.pattern_worker import LENGTH, NOWHERE, PLACE
 from recollect.recall.query import MOST_CHARS
 from recollect.recall.snippets import Span, Texts, folded
-from recollect.recall.terms import WEIGHTS
+from recollect.recall.words import WEIGHTS
 from recollect.store import EventFilter, OutOfTime, Scored, Store, Term, Wanted
 from recollect.text import CJK_RUN
 

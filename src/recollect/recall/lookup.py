@@ -3,23 +3,22 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from recollect.recall.answers import SearchAnswer, within_budget
-from recollect.recall.candidates import Candidate, Sessions
-from recollect.recall.coverage import Coverage
+from recollect.clock import rfc3339
+from recollect.recall.answers import Amendment, Match, SearchAnswer, SessionHit, hit_of, within_budget
+from recollect.recall.candidates import Candidate, Coverage, Sessions
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Hits
 from recollect.recall.query import OF_SESSIONS_ONLY, Phrase, Query, bare, parse_query, sound, without_filters
 from recollect.recall.ranking import Ranking
-from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
+from recollect.recall.scope import OF_SESSIONS, Scope, scope_of, sessions_in_scope
 from recollect.recall.snippets import Span, is_exact
-from recollect.recall.terms import FEW_WORDS, Terms, Word, terms_of
-from recollect.recall.words import meaningful, suggestion
-from recollect.store import EventFilter, OutOfTime, Scored, Store, Wanted
+from recollect.recall.words import FEW_WORDS, Terms, Word, meaningful, suggestion, terms_of
+from recollect.store import EventFilter, OutOfTime, Scored, SessionHeader, Store, Wanted
 from recollect.text import CJK_RUN
 
 _SESSIONS_AT_ONCE = 100
@@ -57,6 +56,44 @@ def search(
     answer = run.literal(sound(text)) if options.mode != "words" and text.strip() else run.answer(text)
     answer = answer._replace(took_ms=round((time.perf_counter() - begun) * 1000, 3))
     return within_budget(answer, options.budget_tokens) if options.budget_tokens is not None else answer
+
+
+def with_amendments(
+    store: Store, text: str, options: Options, hits: Sequence[SessionHit], amended: Mapping[str, Amendment]
+) -> list[SessionHit]:
+    """Put each session that amended a hit before it, be it a hit or not, if the search's own filters let it through."""
+    newer = {uid: amended[uid] for uid in (hit.session_uid for hit in hits) if uid in amended}
+    if not newer:
+        return list(hits)
+    headers = _let_through(store, text, options, newer.values())
+    by_uid, shown = {hit.session_uid: hit for hit in hits}, dict[str, SessionHit]()
+    for hit in hits:
+        amendment = newer.get(hit.session_uid)
+        if amendment is None or amendment.session_uid not in headers:
+            shown.setdefault(hit.session_uid, hit)
+            continue
+        uid = amendment.session_uid
+        quote = Match(amendment.event_uid, 0, "decision", None, amendment.text, [], [], uid, 0.0)
+        found = by_uid.get(uid) or hit_of(headers[uid], hit.score, [quote], "amends a hit")
+        decided = f"now: {amendment.text} · until then: {amendment.until_then}"
+        shown.setdefault(uid, found._replace(decided=decided))
+        shown.setdefault(hit.session_uid, hit._replace(superseded_by=uid))
+    return list(shown.values())
+
+
+def _let_through(
+    store: Store, text: str, options: Options, amendments: Iterable[Amendment]
+) -> dict[str, SessionHeader]:
+    """Return the sessions of those amendments that a search of these words and options may show."""
+    now = datetime.now().astimezone()
+    query = parse_query(text, now)
+    query = query._replace(filters=(*query.filters, *as_options(options.filters)))
+    criteria = sessions_in_scope(store, query, now, options.exclude)
+    first, last = rfc3339(criteria.since_ms) or "", rfc3339(criteria.before_ms) or "~"
+    uids = {amendment.session_uid for amendment in amendments if first <= (amendment.ts or "") < last}
+    allowed = frozenset(uids if criteria.uids is None else uids & criteria.uids)
+    keys = store.sessions.keys(criteria._replace(uids=allowed))
+    return {header.session_uid: header for header in store.sessions.of(keys).values()}
 
 
 class _Search:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.scope import Scope
 from recollect.recall.snippets import Pattern, folded, pattern_of
-from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
+from recollect.recall.words import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
 from recollect.store import BEST_EVENTS, IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
 RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s

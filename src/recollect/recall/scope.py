@@ -40,6 +40,11 @@ def scope_of(store: Store, query: Query, now: datetime, exclude: Collection[str]
     return _with_streams(store, _scope(store, query, now, exclude, notes))
 
 
+def sessions_in_scope(store: Store, query: Query, now: datetime, exclude: Collection[str]) -> SessionFilter:
+    """Return which sessions a query's filters let through, active in the time that they name."""
+    return _scope(store, query, now, exclude, []).timed
+
+
 def _scope(store: Store, query: Query, now: datetime, exclude: Collection[str], notes: list[str]) -> Scope:
     """A scope whose events may still be of any session: to look up all that its headers let through takes long."""
     query = query._replace(filters=tuple(_named(store, query.filters, notes)))

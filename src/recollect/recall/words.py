@@ -1,6 +1,11 @@
-"""Which words of a query carry meaning, and which word a misspelt one stands for."""
+"""The words of a query: which carry meaning, what a misspelt one stands for, what each weighs where."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from recollect.recall.query import Phrase
+from recollect.store import Term
+from recollect.text import Columns
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _LEAST_CHARS = 4  # shorter words are one letter away from too many others
@@ -81,3 +86,47 @@ def _neighbours(word: str) -> Iterator[str]:
             yield from (head + letter + tail[1:] for letter in _LETTERS if letter != tail[0])
         if len(tail) > 1 and tail[0] != tail[1]:
             yield head + tail[1] + tail[0] + tail[2:]
+
+
+_WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
+WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
+FEW_WORDS = 4  # up to so many, it is said of each session which of them it lacks
+COMMON_EVENTS = 20_000  # a word in more events is taken to be in every session
+
+
+class Word(NamedTuple):
+    """A word or phrase to rank by, or a choice of them, with the number of events and digests that have it."""
+
+    choice: tuple[Phrase, ...]
+    events: Mapping[str, int]  # by month
+    digests: int
+    is_repo: bool = False  # also the name of a repository
+
+    @property
+    def text(self) -> str:
+        return self.choice[0].text
+
+    @property
+    def total(self) -> int:
+        return sum(self.events.values())
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.total or self.digests or self.is_repo)
+
+    @property
+    def is_required(self) -> bool:
+        return any(phrase.is_quoted for phrase in self.choice)
+
+
+class Terms(NamedTuple):
+    """What to rank by: the words of a query, parts of them that only add to the score, and the query as a sentence."""
+
+    words: Sequence[Word]
+    parts: Sequence[Word] = ()
+    sentence: Word | None = None
+    excluded: Sequence[Phrase] = ()
+
+
+def terms_of(choices: Sequence[Sequence[Phrase]]) -> tuple[tuple[Term, ...], ...]:
+    return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in choice) for choice in choices)

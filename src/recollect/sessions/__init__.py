@@ -4,10 +4,10 @@ from recollect.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.sessions.account import account_for
+    from recollect.sessions.account import account_for, settle_sessions
     from recollect.sessions.git import BlamedLine, blame_line, changed_since, checkout_of, uncommitted_lines
     from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of, with_group_homes
-    from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
+    from recollect.sessions.parts import Parts, boundary_of, content_hash, cuts_ms, decode_totals, split, until
     from recollect.sessions.pricing import MINUTE_MS, TOKENS, Used, add_up, tokens_of, usd_of
     from recollect.sessions.relations import all_reached
     from recollect.sessions.repos import (
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
         windows_path,
     )
     from recollect.sessions.rules import AccountRules, is_settled
-    from recollect.sessions.settle import settle_sessions
     from recollect.sessions.titles import has_subject
-    from recollect.sessions.totals import content_hash, decode_totals
     from recollect.sessions.transcript import (
         TranscriptItem,
         find_spawned,

@@ -1,4 +1,7 @@
-"""The lasting row of a session: what its sources say, and what its events add up to."""
+"""The lasting row of a session: what its sources say, and what its events add up to.
+
+`settle_sessions` makes the rows of all that changed: which events are copies, what they add up to, where they worked.
+"""
 
 import gc
 from collections import Counter
@@ -23,20 +26,34 @@ from recollect.schema import (
     USER_MSG,
     WARM_UP,
 )
-from recollect.sessions import AccountRules
+from recollect.sessions import AccountRules, is_settled
+from recollect.sessions.groups import assign_groups
 from recollect.sessions.marks import apply, derive
-from recollect.sessions.parts import Parts, boundary_of, cuts_ms, read_sessions, split, until
+from recollect.sessions.parts import (
+    Parts,
+    Totals,
+    boundary_of,
+    content_hash,
+    cuts_ms,
+    decode_totals,
+    encode_totals,
+    read_in_pieces,
+    split,
+    until,
+)
 from recollect.sessions.pricing import Money, Payments, add_up, main_model
-from recollect.sessions.relations import Relations
-from recollect.sessions.tasks import Task, find_task, project_of
-from recollect.sessions.titles import heading
-from recollect.sessions.totals import Totals, content_hash, decode_totals, encode_totals
-from recollect.store import ACCOUNT, Base, Boundary, Request, SessionRow, Step, Store, StoredSession
-from recollect.text import cut_short
+from recollect.sessions.relations import Relations, mark_copies
+from recollect.sessions.repos import name_repos
+from recollect.sessions.titles import Task, find_task, heading, project_of
+from recollect.store import ACCOUNT, DIGEST, Base, KeptState, Request, SessionRow, Step, Store, StoredSession
+from recollect.text import Progress, cut_short
 
 TITLE_CHARS = 80
 _SHORT_BYTES, _MOST_BYTES_OF_TOKEN = 2_000, 20  # a payload has fields besides its text: 4 to 12 bytes a token are usual
 _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
+
+
+Then = Callable[[Sequence[StoredSession]], Sequence[KeptState]]
 
 
 class Accounted(NamedTuple):
@@ -50,11 +67,14 @@ def account_for(
     store: Store,
     rules: AccountRules,
     advance: Callable[[int, int], None],
-    then: Callable[[Sequence[StoredSession]], None] = lambda sessions: None,
+    then: Then | None = None,
 ) -> Accounted:
-    """Bring the rows of dirty sessions up to date. They stay dirty: their repositories are named next.
+    """Bring the rows of dirty sessions up to date.
 
-    `then` gets them with their events marked, some at a time; sub-agents come before the sessions that spawned them.
+    `then` gets them with their events marked, some at a time, and returns what it keeps of them; sub-agents come
+    before the sessions that spawned them.
+    With `then`, those that are settled are no longer dirty. Without events, without its beginning, or with a task that
+    another session must confirm, a session stays so: that is for the caller to decide.
     """
     dirty = store.streams.dirty()
     relations = Relations(store, dirty)
@@ -62,28 +82,42 @@ def account_for(
     keys = _with_relatives(store, relations, dirty)
     keys.sort(key=lambda key: relations.origin(key).parent is None)
     empty, torn, guesses, done = list[SessionKey](), set[SessionKey](), dict[SessionKey, str](), 0
+    groups = store.steps.groups(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE)
+    pieces = (piece for group in groups for piece in read_in_pieces(store, group, store.evictions.among(group)))
     with _garbage_left():
-        for group in store.steps.groups(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
-            bases = {key: store.evictions.base(key) for key in store.evictions.among(group)}
-            read = read_sessions(store, group, bases.keys())
-            sums = [
-                _sum(session, bases.get(session.key)) for session in read if session.key in bases or session.is_held
-            ]
-            before_first = _before_first(relations, sums)
-            requests = store.lineage.requests(before_first) if before_first else {}
-            torn |= before_first.keys() - requests.keys()
-            payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
-            accounts = [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
+        for read, is_all in pieces:
+            accounts, without_begin = _accounts(store, relations, rules, read)
             store.streams.set_marks([step for account in accounts for step in account.sum.changed])
             store.session_rows.put([(account.row, account.session.sources) for account in accounts])
-            store.kept.put(ACCOUNT, [one.kept for one in sums if one.kept is not None])
+            distilled = then([account.session for account in accounts]) if then is not None else ()
+            # Together: a session can be gone on with only where both are at the same place.
+            summed = [account.sum.kept for account in accounts if account.sum.kept is not None]
+            store.kept.put({ACCOUNT: summed, DIGEST: distilled})
+            if not is_all:
+                continue
+            settled = {account.session.key for account in accounts}
+            empty += {session.key for session in read} - settled
+            torn |= without_begin
             guesses |= {account.session.key: account.task_guess for account in accounts if account.task_guess}
-            then([account.session for account in accounts])
-            empty += {session.key for session in read} - {account.session.key for account in accounts}
+            if then is not None:
+                store.streams.set_dirty(settled - torn - guesses.keys(), False)
             done += len(read)
             advance(done, len(keys))
     _confirm_tasks(store, guesses)
     return Accounted(empty, torn)
+
+
+def _accounts(
+    store: Store, relations: Relations, rules: AccountRules, read: Sequence[StoredSession]
+) -> tuple[list["_Account"], set[SessionKey]]:
+    """Account for sessions as far as they hold anything; return also those that go on from what nobody holds."""
+    bases = {key: store.evictions.base(key) for key in store.evictions.among([session.key for session in read])}
+    sums = [_sum(session, bases.get(session.key)) for session in read if session.key in bases or session.is_held]
+    before_first = _before_first(relations, sums)
+    requests = store.lineage.requests(before_first) if before_first else {}
+    payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
+    accounts = [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
+    return accounts, before_first.keys() - requests.keys()
 
 
 def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
@@ -179,7 +213,7 @@ class _Sum(NamedTuple):
     changed: list[Step]
     totals: Totals
     base: Base | None
-    kept: tuple[SessionKey, Boundary, bytes] | None
+    kept: KeptState | None
 
 
 def _sum(session: StoredSession, base: Base | None) -> _Sum:
@@ -356,3 +390,41 @@ def _task(rules: AccountRules, branch: str | None, commits: Sequence[str], promp
             if text and (match := pattern.search(text)):
                 return Task(match[0])
     return None
+
+
+def settle_sessions(
+    store: Store,
+    rules: AccountRules,
+    domains: Mapping[str, str],
+    progress: Progress,
+    then: Then = lambda sessions: (),
+    *,
+    is_all_read: bool = True,
+) -> int:
+    """Make the rows of sessions that changed, or of all if the user's rules did.
+
+    Safe to interrupt at any time: each session that was settled stays settled. `then` gets the sessions whose rows are
+    stored, some at a time, so that nobody has to read their events again, and returns what it keeps of them.
+    Returns how many events were dropped because they only stood in for others that are held by now.
+    """
+    if store.rules.text() != rules.text(domains):
+        store.streams.set_all_dirty()
+        store.rules.set(rules.text(domains), is_named=False)
+    if is_settled(store, rules, domains):
+        return 0
+    dropped = store.drop_stand_ins()
+    mark_copies(store)
+    accounted = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
+    emptied = store.streams.emptied(accounted.empty)
+    if is_all_read:
+        store.session_rows.drop(emptied)
+    if has_moved := store.rules.has_moved():
+        name_repos(store, domains)
+    if has_moved or store.groups.all():  # a session's file may have been read in a group's home for the first time
+        assign_groups(store)
+    if has_moved:
+        store.rules.set(rules.text(domains), is_named=True)
+    # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.
+    unread = set() if is_all_read else {*emptied, *accounted.torn}
+    store.streams.set_dirty(set(store.streams.dirty()) - unread, False)
+    return dropped

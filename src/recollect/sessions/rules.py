@@ -27,5 +27,5 @@ class AccountRules:
 
 
 def is_settled(store: "Store", rules: AccountRules, domains: Mapping[str, str]) -> bool:
-    """Whether every session's row shows all that is held of it, by these rules."""
-    return store.rules.text() == rules.text(domains) and not store.streams.dirty()
+    """Check that every session's row shows all that is held of it, by these rules, and names its place."""
+    return store.rules.text() == rules.text(domains) and not store.rules.has_moved() and not store.streams.dirty()

@@ -132,7 +132,7 @@ if TYPE_CHECKING:
         GroupTable,
         Pointer,
     )
-    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
+    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow

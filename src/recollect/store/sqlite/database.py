@@ -35,6 +35,7 @@ _T = TypeVar("_T")
 
 _LOG_PAGES = 12_000
 _NORMAL = 1  # commits are in the log, which is flushed before it moves into the database
+_FULL = 2  # the log is flushed with each commit
 _PRAGMAS = (
     ("journal_mode", "wal"),
     ("secure_delete", 1),
@@ -89,7 +90,7 @@ class Database:
                 self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
-            for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": _NORMAL, "FULL": 2}[synchronous])):
+            for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": _NORMAL, "FULL": _FULL}[synchronous])):
                 self.connection.pragma(name, value)
                 if self.connection.pragma(name) != value:
                     raise StoreUnusable(f"SQLite rejected the setting `{name}`: {value}")
@@ -214,10 +215,10 @@ class Database:
         return f"{name} is at commit {commits} but was at {number}: its write-ahead log was lost, truncated or replaced"
 
     @contextmanager
-    def without_flushing(self) -> Iterator[None]:
-        """Have commits in the block wait for no disk: a power cut may take back what can be made again."""
+    def flushing(self, *, is_on: bool) -> Iterator[None]:
+        """Let commits in the block wait for the disk, or not: a power cut may undo what can be made again."""
         synchronous = self.connection.pragma("synchronous")
-        self.connection.pragma("synchronous", _NORMAL)
+        self.connection.pragma("synchronous", _FULL if is_on else _NORMAL)
         try:
             yield
         finally:

@@ -87,6 +87,9 @@ class Kept(NamedTuple):
     states: Mapping[str, bytes]
 
 
+KeptState = tuple[SessionKey, Boundary, bytes]
+
+
 class KeptStates:
     """The states of a store."""
 
@@ -111,9 +114,11 @@ class KeptStates:
             if by_step.keys() >= _STEPS and len({boundary for boundary, _ in by_step.values()}) == 1
         }
 
-    def put(self, step: str, states: Iterable[tuple[SessionKey, Boundary, bytes]]) -> None:
-        """Keep what a step made of sessions up to a place; the events before it have their marks by now."""
-        rows = [(*key, step, *boundary, state.decode()) for key, boundary, state in states]
+    def put(self, states: Mapping[str, Iterable[KeptState]]) -> None:
+        """Keep what steps made of sessions up to a place; the events before it have their marks by now."""
+        rows = [
+            (*key, step, *boundary, state.decode()) for step, made in states.items() for key, boundary, state in made
+        ]
         if not rows:
             return
         self._database.write_all(

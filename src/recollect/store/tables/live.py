@@ -216,7 +216,7 @@ class LiveSessions:
         Not flushed: until a sweep has written such a row, it can be made again from what was appended.
         """
         missing = []
-        with self._memory.without_flushing(), self._memory.transaction() as connection:
+        with self._memory.flushing(is_on=False), self._memory.transaction() as connection:
             for row in rows:
                 connection.execute(
                     "UPDATE sessions SET ended_ms = max(coalesce(ended_ms, 0), ?1),"

@@ -16,7 +16,7 @@ _PLACE = ("root_session_uid", "base_session_uid", "cwd", "git_root", "git_remote
 _OLD, _NEW = (", ".join(f"{row}.{name}" for name in _PLACE) for row in ("OLD", "NEW"))
 _NOTE = "BEGIN UPDATE rules SET has_moved = 1 WHERE has_moved IS NULL; END"
 
-# One line, or none before the first sweep has ended. `has_moved` is written with the sessions' rows: whatever stops a
+# One line, or none before the first sweep. `has_moved` is written with the sessions' rows: whatever stops a
 # sweep between these and the names, the next one gives them.
 RULES = Table(
     "rules",
@@ -38,7 +38,7 @@ class Rules:
         self._database = database
 
     def text(self) -> str | None:
-        """None before the first sweep has ended."""
+        """None before the first sweep."""
         text = self._database.value("SELECT text FROM rules")
         return None if text is None else str(text)
 
@@ -46,11 +46,12 @@ class Rules:
         """Return True if any session came, went, or worked elsewhere since `set`."""
         return bool(self._database.value("SELECT has_moved FROM rules"))
 
-    def set(self, text: str) -> None:
-        """Note that all rows are made with these rules, and all repositories and groups named."""
+    def set(self, text: str, *, is_named: bool) -> None:
+        """Note that all rows are made with these rules, or marked to be; and whether all repositories and groups are
+        named."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM rules")
-            connection.execute("INSERT INTO rules VALUES (?, NULL)", (text,))
+            connection.execute("INSERT INTO rules VALUES (?, ?)", (text, None if is_named else 1))
 
 
 EXCLUSIONS = Table(

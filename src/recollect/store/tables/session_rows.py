@@ -234,6 +234,11 @@ class SessionRows:
         )
         return self._database.read(Place, sql, (json_keys(keys),))
 
+    def analyzed_events(self, key: SessionKey) -> int:
+        """Return how many events the row of a session counts; 0 without a digest."""
+        sql = "SELECT event_count FROM sessions WHERE agent = ? AND native_session_id = ? AND analyzed_ms IS NOT NULL"
+        return int(self._database.value(sql, key) or 0)
+
     def below(self, folder: str) -> list[SessionKey]:
         """Sessions with a file below a folder."""
         sql = "SELECT DISTINCT agent, native_session_id FROM session_sources WHERE substr(path, 1, ?) = ?"

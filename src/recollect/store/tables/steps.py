@@ -105,14 +105,15 @@ class StoredSession(NamedTuple):
 _STEPS = (
     f"SELECT {', '.join(Step._fields).replace('base_kind', 'coalesce(base_kind, kind)')} FROM events WHERE stream = ?1"
 )
-_SELECT_STEPS = f"{_STEPS} ORDER BY seq"
+_SELECT_STEPS = f"{_STEPS} AND seq < ?2 ORDER BY seq"
 # Events of other lanes have their place before or behind: they are always read.
 _SELECT_LATE_STEPS = (
-    f"{_STEPS} AND seq >= ?2"
+    f"{_STEPS} AND seq >= ?2 AND seq < ?4"
     f" UNION ALL {_STEPS} AND lane < ?3 AND seq < ?2 UNION ALL {_STEPS} AND lane > ?3 AND seq < ?2"
 )
 # Twice as quick as `Step._make`, and there are many.
 _step = cast(Callable[[tuple[Any, ...]], Step], partial(tuple.__new__, Step))
+_ALL = 1 << 62  # no session has so many events
 _place = itemgetter(Step._fields.index("lane"), Step._fields.index("position"))
 _place_and_uid = itemgetter(*(Step._fields.index(name) for name in ("lane", "position", "event_uid")))
 
@@ -144,19 +145,32 @@ class Steps:
         rows = self._rows(keys, "SELECT agent, native_id, next_seq FROM keys JOIN streams USING (agent, native_id)")
         return {SessionKey(agent, native_id): next_seq for agent, native_id, next_seq in rows}
 
-    def read(self, keys: Sequence[SessionKey], kept: Mapping[SessionKey, Kept] = _NOTHING) -> list[StoredSession]:
-        """Return all that is held of these sessions, in their order, less what a `kept` stands for."""
+    def read(
+        self, keys: Sequence[SessionKey], kept: Mapping[SessionKey, Kept] = _NOTHING, before_seq: int = _ALL
+    ) -> list[StoredSession]:
+        """Return all that is held of these sessions, in their order; less what a `kept` stands for.
+
+        With `before_seq` as if no event from there on had been read yet, nor what was used after the last one.
+        """
         sql = "SELECT agent, native_id, id, discovered_ms FROM keys JOIN streams USING (agent, native_id)"
         rows = self._rows(keys, sql)
         streams = {SessionKey(agent, native_id): rest for agent, native_id, *rest in rows}
-        responses, totals = self.responses([key for key in keys if key not in kept]), self.totals(keys)
-        responses |= {key: self._late_responses(streams[key][0], kept[key].boundary) for key in kept if key in streams}
-        infos, sources = self._streams.infos_of(keys), self._sources(keys)
+        steps = {key: self._steps(stream, kept.get(key), before_seq) for key, (stream, _) in streams.items()}
+        if before_seq == _ALL:
+            responses = self.responses([key for key in keys if key not in kept])
+            late = {key: _ALL for key in streams if key in kept}
+        else:
+            responses = {}
+            late = {key: max((step.ts_ms or 0 for step in steps[key]), default=0) for key in streams}
+        for key, last_ms in late.items():
+            first_ms = kept[key].boundary.cut_ms if key in kept else -1
+            responses[key] = self._responses_between(streams[key][0], first_ms, last_ms)
+        totals, infos, sources = self.totals(keys), self._streams.infos_of(keys), self._sources(keys)
         return [
             StoredSession(
                 key,
                 discovered_ms,
-                self._steps(stream, kept.get(key)),
+                steps[key],
                 responses.get(key, []),
                 infos.get(key, []),
                 totals.get(key, []),
@@ -165,7 +179,7 @@ class Steps:
             )
             for key in keys
             if key in streams
-            for stream, discovered_ms in [streams[key]]
+            for _, discovered_ms in [streams[key]]
         ]
 
     def of(self, key: SessionKey) -> list[Step]:
@@ -173,11 +187,12 @@ class Steps:
         streams = self._database.column("SELECT id FROM streams WHERE agent = ? AND native_id = ?", key)
         return [step for stream in streams for step in self._steps(stream, None)]
 
-    def _steps(self, stream: int, kept: Kept | None) -> list[Step]:
+    def _steps(self, stream: int, kept: Kept | None, before_seq: int = _ALL) -> list[Step]:
         if kept is None:
-            rows = self._database.rows(_SELECT_STEPS, (stream,))
+            rows = self._database.rows(_SELECT_STEPS, (stream, before_seq))
         else:
-            rows = self._database.rows(_SELECT_LATE_STEPS, (stream, kept.boundary.seq, kept.boundary.lane))
+            bindings = (stream, kept.boundary.seq, kept.boundary.lane, before_seq)
+            rows = self._database.rows(_SELECT_LATE_STEPS, bindings)
         places = list(map(_place, rows))
         if not all(map(lt, places, places[1:])):  # most sessions are stored in reading order
             rows.sort(key=_place_and_uid)
@@ -193,12 +208,13 @@ class Steps:
         )
         return _grouped(rows, Response._make)
 
-    def _late_responses(self, stream: int, boundary: Boundary) -> list[Response]:
+    def _responses_between(self, stream: int, after_ms: int, last_ms: int) -> list[Response]:
+        """What was used after one time and up to another; -1 also has what was used at no time."""
         return self._database.read(
             Response,
-            f"SELECT {', '.join(Response._fields)} FROM usage WHERE stream = ? AND ts_ms > ? AND NOT is_copy"
-            " ORDER BY usage_id",
-            (stream, boundary.cut_ms),
+            f"SELECT {', '.join(Response._fields)} FROM usage WHERE stream = ?1 AND NOT is_copy"
+            " AND (ts_ms > ?2 AND ts_ms <= ?3 OR ?2 < 0 AND ts_ms IS NULL) ORDER BY usage_id",
+            (stream, after_ms, last_ms),
         )
 
     def are_left_behind(self, key: SessionKey, boundary: Boundary, late: Sequence[Step]) -> bool:

@@ -146,13 +146,15 @@ class Streams:
         rows = self._database.iter_rows("SELECT id, agent, native_id FROM streams")
         return {SessionKey(agent, native_id): stream for stream, agent, native_id in rows}
 
-    def set_dirty(self, keys: Iterable[tuple[str, str]] | None = None, is_dirty: bool = True) -> None:
-        """Mark sessions, these or all, to be accounted for again; or note that they were."""
-        if keys is None:
-            self._database.write("UPDATE streams SET is_dirty = ?", (is_dirty,))
-        else:
-            sql = "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?"
-            self._database.write_all(sql, [(is_dirty, *key) for key in keys])
+    def set_dirty(self, keys: Iterable[tuple[str, str]], is_dirty: bool) -> None:
+        self._database.write_all(
+            "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
+        )
+
+    def set_all_dirty(self) -> None:
+        """Have every session settled again. Durable: that it was asked for is noted in the other database next."""
+        with self._database.flushing(is_on=True):
+            self._database.write("UPDATE streams SET is_dirty = 1")
 
     def has_infos(self) -> bool:
         """Check whether any source was ever read that says something of a session."""
