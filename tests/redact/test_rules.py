@@ -148,6 +148,7 @@ def test_what_an_attacker_found_is_hidden(redactor: Redactor, text: str) -> None
         "login / password\nutils.py:243: login_i = 0; ${DB_PASSWORD:?DB_PASSWORD must be set}; secret = `test-key-2-${v4()}`",  # noqa: E501
         'credentials.with_quota_project(\'myproject-123\'); "password_forgot": "Forgot Password?"',
         "docker build --secret id=API_TOKEN . && docker service update --secret-add source=ssh-2,target=ssh-2",
+        "authMechanismProperties=ENVIRONMENT:azure,TOKEN_RESOURCE:abcd%25ef%3Ag%26hi",
         "isEmail: {\n  fail: 'a',\n  pass: 'abc@abc.com',\n}\n'@inquirer/password': 'npm:^4.0.23'",
         "module.exports.PassThrough = CollectPassThrough\ntokenGenerator = OAuth2ConfigurerUtils\n.getTokenGenerator()",
         'ENV["SMTP_PASSWORD"] = @previous_password\nsecret = @old_secret\npassword: @user.password)',

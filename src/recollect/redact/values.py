@@ -157,7 +157,7 @@ _ABOUT = re.compile(
     rb"|store|service|rotation|scope|scopes|match|list|map|set|test|tests|rules?|min|max|used|left|key[-_]?id"
     rb"|flag|const|constant|encryption|algorithm|alg|mode|method|scheme|headers|hashers?|namespace|variants?|options?)"
 )
-_OF_TOKENS = re.compile(rb"(?i)data|table|groups?|source|mixers?|highlighter")  # of a parser's tokens
+_OF_TOKENS = re.compile(rb"(?i)data|table|groups?|source|mixers?|highlighter|resource")  # of a parser's tokens
 # Before `token` in the names of page and sync tokens.
 _OF_PAGES = re.compile(
     rb"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))"
