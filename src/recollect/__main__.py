@@ -32,12 +32,12 @@ def _serves(words: list[str]) -> bool:
     """Serve an agent, which waits for it, without the command line's parser; what else was typed is left to that."""
     if words not in ([], ["--write-tools"]):
         return False
-    from recollect.errors import NotInGroup
+    from recollect.errors import NotFound, NotInGroup
     from recollect.mcp import serve
 
     try:
         serve(can_write=bool(words))
-    except NotInGroup:  # said in the words of a command
+    except (NotFound, NotInGroup):  # said in the words of a command
         return False
     return True
 

@@ -129,3 +129,16 @@ def test_a_process_with_an_ipc_folder_and_no_group_is_refused(tmp_path: Path, mo
     server = subprocess.run([sys.executable, "-m", "recollect", "mcp"], input="", capture_output=True, text=True)
     assert server.returncode == 1
     assert server.stderr.startswith("Error: RECOLLECT_IPC names a group's folder, but no group")
+
+
+@pytest.mark.parametrize("words", ["mcp", "mcp --http", "web --no-open", "ipc serve --once", "watch", "search x"])
+def test_nothing_starts_for_a_group_that_does_not_exist(planted: Planted, words: str) -> None:
+    program = [sys.executable, "-m", "recollect", *shlex.split(words)]
+    environment = {"RECOLLECT_HOME": str(planted.folder), "RECOLLECT_GROUP": "nope"}
+
+    done = subprocess.run(program, env=environment, input="", capture_output=True, text=True, timeout=30)
+
+    assert done.returncode not in (0, 2), words
+    assert done.stdout == ""
+    assert "`nope`" in done.stderr or "No group has this name: nope" in done.stderr
+    assert done.stderr.startswith("Error: ")

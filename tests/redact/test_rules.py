@@ -3,6 +3,7 @@
 import base64
 import random
 import re
+import time
 import urllib.parse
 from collections.abc import Callable
 
@@ -146,6 +147,21 @@ def test_what_an_attacker_found_is_hidden(redactor: Redactor, text: str) -> None
         'url = "postgres://user:(password|pass)@host"; s#(postgres://[^:]+:)[^@]+@#x#; http://userName:userPassword@10.0.0.1',
         "login / password\nutils.py:243: login_i = 0; ${DB_PASSWORD:?DB_PASSWORD must be set}; secret = `test-key-2-${v4()}`",  # noqa: E501
         'credentials.with_quota_project(\'myproject-123\'); "password_forgot": "Forgot Password?"',
+        "docker build --secret id=API_TOKEN . && docker service update --secret-add source=ssh-2,target=ssh-2",
+        "authMechanismProperties=ENVIRONMENT:azure,TOKEN_RESOURCE:abcd%25ef%3Ag%26hi",
+        "isEmail: {\n  fail: 'a',\n  pass: 'abc@abc.com',\n}\n'@inquirer/password': 'npm:^4.0.23'",
+        "module.exports.PassThrough = CollectPassThrough\ntokenGenerator = OAuth2ConfigurerUtils\n.getTokenGenerator()",
+        'ENV["SMTP_PASSWORD"] = @previous_password\nsecret = @old_secret\npassword: @user.password)',
+        "secret: '%env(string:APP_SECRET)%'\n'password' => 'required|min:8|confirmed'\npassword = '%s:cert=%s'",
+        'this.credentials=r.credentials||this.credentials;"password"===e.type;x.tokenTable=t.tokenTable?new T',
+        "gshared.PrivateKeySignerPyWrapper::~PrivateKeySignerPyWrapper() TOKEN = DataType::TOKEN;",
+        "lastTieToken: ABCTie|None = None\ndef setBearerToken(self, token: QtCore.QByteArray|bytes) -> None: ...",
+        'assert _looks_like_secret("507f1f77bcf86cd799439011"); normalize_token_spacing("foo(a=bar.baz[1:])")',
+        'password2 = local_tree_pass2\nself.validate_passwords("new_password1", "new_password2")',
+        'TOKEN_MALFORMED_SD_JWT = "TokenMalformedSdJwt"\n(".api_keys", "AsyncAPIKeysWithStreamingResponse")',
+        '<x publicKeyToken="1fc8b3b9a1e18e3b">\narn:aws:secretsmanager:us-west-2:123456789012:secret:DbLogin-a1b2c3',
+        "OAuth2Authorization foundAuthorization1 = this.service.find(x)\nhttp_proxy=[protocol://][user[:password]@]host",
+        '--set-secrets=/secrets/secret_foo=SECRET_FOO:latest\nTENSOR_PW1: "a.blk.{bid}.conv_pw1"',
     ],
 )
 def test_what_looks_like_it_stays(redactor: Redactor, text: str) -> None:
@@ -231,3 +247,13 @@ def test_assignments_are_no_matter_of_names(redactor: Redactor) -> None:
 
 def test_every_rule_of_the_list_has_words_for_the_docs() -> None:
     assert all(rule.finds and rule.name for rule in RULES)
+
+
+def test_no_value_takes_long(redactor: Redactor) -> None:
+    ends = ("1!", "!", "?")
+    values = [part * 100 + end for part in ("abc-", "Abc", "a.b", "*a", "x_", "a|", "%s", "{a", "aaa") for end in ends]
+    begun = time.process_time()
+
+    redactor.text("\n".join(f'password = "{value}"\npassword: {value}' for value in values))
+
+    assert time.process_time() - begun < 2

@@ -28,11 +28,16 @@ def serve(repo: str | None = None, group: str | None = None, *, can_write: bool 
 
 
 def _scope(repo: str | None, group: str | None) -> Scope:
+    """Return what the server may see; raises NotFound if its group does not exist."""
     folder = Path(repo).expanduser().absolute() if repo else Path.cwd()
     if group or is_in_group():
-        from recollect.config import process_group  # most servers are of no group, and need no settings
+        # Most servers are of no group, and need neither the settings nor the store at their start.
+        from recollect.api import open_memory
+        from recollect.config import process_group
 
         group = process_group(group)
+        if group is not None:
+            open_memory(create=False, read_only=True, group=group).close()
     return Scope(folder, group, has_wall=bool(repo or group))
 
 

@@ -103,6 +103,17 @@ _ASKING = re.compile(
     rb"|(?:with|get|has|find|load|read|create)\w*|remove|delete|open)\Z",
     re.I,
 )
+# Of code that was made small: `e.credentials||t.credentials`, `=a.token&`, `t.Token=t.CancellationToken=void`.
+_OPERATION = re.compile(
+    rb"\A={1,3}[a-z]{1,4}\.[A-Za-z]|!==|\w\|\|(?=\w)|&&|/\*|\A[a-z_$][\w$]{0,30}(?:\.[A-Za-z_$][\w$]+)+[=?&]|\A[a-z]{1,2}\?\w+:\w"
+    rb"|\A@[a-z]+_\d\Z"  # a parameter of SQL
+)
+# A function that looks at texts, rather than being given a secret: `looks_like_secret("…")`, `_load_hashsecret("…")`.
+_LOOKING = re.compile(
+    rb"(?i)(?:\A|[^A-Za-z])(?:should|looks?_?like|is|has|redact|split|normali[sz]e|parse|mask|strip|load|find|count)_?\w*\Z"
+)
+_SET = re.compile(rb"(?i)s?(?:_?hash)?")
+_ARN = re.compile(rb":\d{12}:\Z")  # of AWS, which names a secret and does not have it
 _NAME_ONLY = re.compile(rb"(?:\A|[\r\n]|\\+n)[ \t+>-]*(?:\\+t)*[\w./:-]*\Z")
 _JOINED = re.compile(rb"[ ]?\+[ ]?([A-Za-z_][\w.]*)(?:[),]|[ ]\+)")
 _FILE_END = re.compile(rb"\.\w{1,5}\Z")
@@ -230,6 +241,8 @@ def _is_no_assignment(data: bytes, match: re.Match[bytes], sign: bytes, is_quote
     if match["opener"].lower() != b"pass":
         return False
     before = data[match.start() - 1 : match.start()]
+    if b"fail" in data[max(0, match.start() - _MOST_BEFORE) : match.start()].lower():
+        return True  # what a check must refuse, and what it must let pass
     is_apart = sign.startswith(b"(") and data[match.start("sign") - 1 : match.start("sign")] == b" "
     return is_apart or (sign == b":" and not is_quoted and before not in (b"_", b"-", b"/"))
 
@@ -240,6 +253,8 @@ def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> boo
     if (sign.startswith(b",") or match["compared"] is not None) and values.is_numbered(value):
         return True
     if sign.startswith((b"(", b"{")) and (not is_quoted or _ASKING.search(match["rest"])):
+        return True
+    if sign.startswith(b"(") and b"." not in match["rest"] and _is_looking(data, match):
         return True
     if not (is_quoted and data.startswith(match["quote"], end)) and _is_expression(data, match, value):
         return True
@@ -252,12 +267,23 @@ def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> boo
     return _is_composed(match["literal"], value) or (match["marked"] is not None and sign != b":")
 
 
+def _is_looking(data: bytes, match: re.Match[bytes]) -> bool:
+    """Whether a function with a secret's name takes none: `normalize_token_spacing(`, `is_secret(`."""
+    before = data[max(0, match.start() - _MOST_NAME) : match.start()]
+    return _SET.fullmatch(match["rest"]) is None or _LOOKING.search(before) is not None
+
+
 def _is_expression(data: bytes, match: re.Match[bytes], value: bytes) -> bool:
     """Whether a value without quotes is a variable: `&tokens`, `!isSecret`, `"token": self._key2`, `f(secret=key1)`."""
     start, after = match.start("s"), match.end("rest")
+    if _OPERATION.search(value):
+        return True
     if (data[start - 1 : start] != b"=" or b"." in value) and values.is_variable(value):
         return True
-    is_of_code = b"." in match["rest"] or data[after : after + 1] in (b'"', b"'", b"]") or match["sign"] == b"=>"
+    is_given = data[start - 3 : start] == b" = " and b"_" in value  # in settings, too, but hardly to such a value
+    is_of_code = (
+        is_given or b"." in match["rest"] or data[after : after + 1] in (b'"', b"'", b"]") or match["sign"] == b"=>"
+    )
     return (is_of_code or data[start + len(value) : start + len(value) + 1] in (b",", b")")) and values.is_numbered(
         value
     )
@@ -268,7 +294,10 @@ def _is_other_name(data: bytes, match: re.Match[bytes]) -> bool:
     keyword, offset = match["opener"], match.start()
     if len(keyword) <= 4 and keyword[:1].isalpha() and is_glued(data, offset):
         return True  # `bypass`, `compass`
-    return values.is_of_pages(keyword, data[max(0, offset - _MOST_NAME) : offset])
+    before = data[max(0, offset - _MOST_NAME) : offset]
+    if keyword.lower() == b"token" and before.lower().endswith((b"publickey", b"public_key_")):
+        return True
+    return _ARN.search(before) is not None or values.is_of_pages(keyword, before)
 
 
 def _is_in_call(data: bytes, match: re.Match[bytes]) -> bool:

@@ -168,7 +168,7 @@ def find_beginning(text: str) -> str | None:
     return match[0] if match else None
 
 
-VERSION = 10  # of this list; a store records which one it was redacted with
+VERSION = 11  # of this list; a store records which one it was redacted with
 
 _BASE64_URL = "[A-Za-z0-9_-]"
 # The digits of a user id in base64 are easy to spot: each group of three has a narrow shape.

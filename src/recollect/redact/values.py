@@ -77,38 +77,65 @@ LEAST_DISTINCT = 6
 _STRONG = re.compile(rb"pass|pwd|[_-]pw|secret|credential|kennwort|wachtwoord|senha|[\x80-\xff]")
 _STAND_INS = rb"example|placeholder|xxxxx|000000000000|12345678|abcdefgh|redacted"
 _PLACEHOLDER = re.compile(
-    _STAND_INS + rb"|change[-_]?me|dummy|fake|not[-_]?real|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*"
+    _STAND_INS + rb"|change[-_]?(?:me|this)|(?<![a-z0-9])xxx(?![a-z0-9])"
+    rb"|dummy|fake|not[-_]?real|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*"
 )
 _STAND_IN = re.compile(_STAND_INS + rb"|your[-_]")
 _TEMPLATE = re.compile(
-    rb"\$(?:\{|\(|[A-Za-z_]\w*)|\{\{?[ \w.$-]+\}?\}|<[^<>]*>?|%[sdrv]|%\(\w+\)[sd]|%[A-Za-z_]{3,}%|#\{.*"
+    rb"\$(?:\{|\(|[A-Za-z_]\w*)|\{\{?[ \w.$-]+\}?\}|<[^<>]*>?|%[sdrv]|%\(\w+\)[sd]|%[A-Za-z_][\w.]*(?:\([^()]*\))?%"
+    rb"|#\{.*"
+    rb"|\{[A-Za-z_][\w.]*[.(].*\}|<[?/A-Za-z].*>"
     rb"|@[A-Za-z_.]+@|[*.xX_-]+"
 )
+# A value that is put together: `blk.{bid}.pw1`, `%s:cert=%s`, `$2a$4$#{salt}`; or the file that has it.
+_FORMATTED = re.compile(
+    rb"\{[a-z_]{2,}\}|#\{|aws4_request|\[a-z|\\[swd][*+?)$]|%[sd].*%[sd]|\A\d{1,6}\xe2\x86\x92|\w\.(?:pem|crt|p12|jks)(?![A-Za-z0-9])"
+)
+_ADDRESS = re.compile(rb"https?://[^\s@?]*")
 _REFERENCE = re.compile(
-    rb"/\^|//|(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|(?:process\.env|os\.environ|env|ENV)[.\[(]|\.{0,2}/[\w.-]+/|~/|/\w+/"
+    rb"/\^|//|(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset|npm|workspace)[:-]|@[\w-]+/|[\w-]+/\*/|(?:process\.env|os\.environ|env|ENV)[.\[(]|\.{0,2}/[\w.-]+/|~/|/\w+/"
 )
 _PART = rb"(?:[a-z_]{2,}\d{1,4}[a-z_]+|[A-Za-z_$][A-Za-z_]*)"
 _NAMES = (
-    rb"_*" + _PART + rb"\d?(?:(?:\.|::|->|\?\.|!\.|/|:|-)" + _PART + rb"\d?)+[!?]?"  # dotted, or a path
+    rb"_*"
+    + _PART
+    + rb"\d?(?:\[-?\d*\])?(?:(?:\.|::|->|\?\.|!\.|/|:|-)"
+    + _PART
+    + rb"\d?(?:\[-?\d*\])?)+[!?]?"  # dotted, or a path
     rb"|[a-z]+(?:[-_.][a-z]+)*"  # words
+    rb"|\*{0,2}[A-Za-z]+(?:\*[a-z]+)*\*{0,2}"
     rb"|[A-Z]?[a-z]+(?:[A-Z]{1,4}[a-z]+)*[A-Z]{0,3}"  # camels
     rb"|_*[A-Z]+(?:[_-][A-Z0-9]+)*_*"  # constants
-    rb"|[A-Z]?[a-z]+(?:[-_ ][A-Za-z]?[a-z]*)+"
+    rb"|[A-Z]?[a-z]+(?:[-_ ][A-Z]?[a-z]*)+"
 )
 _IDENTIFIER = re.compile(_NAMES)
 _NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|_*[a-z]+\d{0,2}(?:[_.]+[a-z]+\d{0,2})+")
 # Names of keys that are kept elsewhere: `Apache-2.0`, `KMS-default-2024`; `agent:main:42`; `rsa.RSAPrivateKey`.
 _WORD = rb"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Z]{1,8}|v?\d{1,6})"
-_LABEL = re.compile(_WORD + rb"(?:[-_./:]" + _WORD + rb")+|(?:[a-z][a-z_-]*:){2,}.*|[a-z][a-z_-]*:\d+")
+_LABEL = re.compile(_WORD + rb"(?:[-_./:]" + _WORD + rb")+|(?:[a-z][a-z_-]*:){2,}.*|[a-z][a-z_-]*:[\da-f:]+")
 _OF_A_KEY = re.compile(rb"(?i)[a-z_][\w.]*(?:(?:private|api)_?key|secret|token|credential|password)[a-z_]{0,12}")
 _OF_A_CAMEL = re.compile(rb"[A-Za-z][\w.]*(?:Secret|Token|Password|Credential|Key)[A-Za-z]*\d?(?:[A-Z][a-z]+)*")
+# Names with a secret's in them, which stand for it: `new_password1`, `TOKEN_INVALID`, `AdminAPIKeysWithResponse`.
+_OF_SECRETS = re.compile(
+    rb"[a-z_.-]*(?:password|passwd|passphrase|secret|token|credentials?)(?:[_.-]?[a-z]{1,4})?[_.-]?\d{0,2}[a-z]{0,3}"
+    rb"|(?=\w*_)[A-Z0-9_]*(?:PASS|PASSWORD|SECRET|TOKEN|KEY)[A-Z0-9_]*"
+)
+_KEYWORD_IN_CAMEL = re.compile(rb"Secret|Token|Password|Passwd|Credential|(?:Api|API|Access|Private)Key")
 _MEMBER = re.compile(rb"[a-z_]{2,}(?:(?:\.|->|::)[A-Za-z_]+\d{0,3}[A-Za-z_]*)+")
 # A longer hexadecimal number is a key, but for one of 40 digits: that is the public address of an account.
 _NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX](?:[0-9a-fA-F]{1,31}|[0-9a-fA-F]{40})")
+_JOINTS = re.compile(rb"\.|::|->")
+_CAMEL = re.compile(rb"_*[A-Za-z]+(?:[-_.][A-Za-z]+)*(?:\d{1,2}[A-Za-z]+)?\d?")
+_HUMP = re.compile(rb"[A-Z]?[a-z]{2,}")
+_VOWEL = re.compile(rb"[aeiouyAEIOUY]")
 _FIELD = re.compile(rb"[A-Za-z_]+=\W{0,3}")  # another name that is given next to nothing
 # Another name with its own value (`MODEL=acme-4`), a place in a file (`app.py:42`, `a.md#b`), a branch (`main/fix-12`).
 _STEM = rb"(?>(?:[a-z]+\d{0,4}|\d{1,8}|[0-9a-f]{7,12})(?![a-z0-9]))"
 _NOT_A_VALUE = re.compile(
+    rb"(?:/|--)?(?:[A-Z][A-Z0-9_]{2,}|[a-z]+(?:[-_][a-z]+)+|(?:[A-Z][a-z]+)+)=(?:[a-z]{3,}+|[A-Z_]{3,}+|[:+/.\x80-\xff-])++=?"
+    rb"|(?:id|env|src|source|target|type|file)=[A-Za-z_./-][\w./-]*|[a-z]+=\.{0,2}/[\w./-]+"  # of `docker --secret`
+    rb"|[A-Z]{3,}[A-Z_:]*@default(?:[?/].*)?"
+    rb"|[a-z_]+(?::[\w,]+)?(?:\|[a-z_]+(?::[\w,]+)?)+|"  # rules for a form: `required|min:8`
     rb"(?:[A-Z][A-Z0-9]+(?:_[A-Z0-9]{2,})+|[a-z]{2,}(?:_[a-z]{2,})+)=[^=].*|[A-Za-z]{2,}=(?:[A-Z]?[a-z]+(?:[-_][a-z]+)*|\d+[a-z]{0,2})|(?:[\w.-]+/)*[\w.-]+\.[a-z]{1,4}(?::\d+(?::.*)?|#[\w-]+)"
     rb"|(?:" + _STEM + rb"[-_.])*" + _STEM + rb"/(?:" + _STEM + rb"[-_./])*" + _STEM
 )
@@ -128,8 +155,9 @@ _ABOUT = re.compile(
     rb"|size|limit|expiry|expires|expires[-_]?(?:at|in)|expiration|ttl|at|time|date|policy|ref|env|var|header|prefix|suffix|hint|reset|error"
     rb"|regex|pattern|usage|budget|index|idx|start|end|pos|position|format|version|kind|class|arn|endpoint|status|state|manager|provider"
     rb"|store|service|rotation|scope|scopes|match|list|map|set|test|tests|rules?|min|max|used|left|key[-_]?id"
-    rb"|encryption|algorithm|alg|mode|method|scheme|headers|hashers?|namespace|variants?|options?)"
+    rb"|flag|const|constant|encryption|algorithm|alg|mode|method|scheme|headers|hashers?|namespace|variants?|options?)"
 )
+_OF_TOKENS = re.compile(rb"(?i)data|table|groups?|source|mixers?|highlighter|resource")  # of a parser's tokens
 # Before `token` in the names of page and sync tokens.
 _OF_PAGES = re.compile(
     rb"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))"
@@ -179,7 +207,10 @@ def is_about(keyword: bytes, rest: bytes) -> bool:
     if rest[:1].isalpha() and not (rest[:1].isupper() and keyword[-1:].islower()):
         return True  # `tokenizer`, `passenger`, `secretary`
     last = _LAST_PART.search(rest.rstrip(b"-_."))
-    return last is not None and _ABOUT.fullmatch(last[0]) is not None
+    if last is None:
+        return False
+    is_parser = keyword.lower() == b"token" and _OF_TOKENS.fullmatch(last[0]) is not None
+    return is_parser or _ABOUT.fullmatch(last[0]) is not None
 
 
 def is_of_pages(keyword: bytes, before: bytes) -> bool:
@@ -212,6 +243,9 @@ def _is_other(value: bytes) -> bool:
         or value.startswith((b"$(", b"{{", b"[REDACTED:"))
         or b"${" in value
         or _TEMPLATE.fullmatch(value) is not None
+        or _FORMATTED.search(value) is not None
+        or _ADDRESS.fullmatch(value) is not None
+        or _names_one(value)
         or (_REFERENCE.match(value) is not None and entropy(value) < 4.5 and not _is_slashed_base64(value))
         or not (_LOWER.search(value) or _UPPER.search(value))
         or _PLACEHOLDER.search(value.lower()) is not None
@@ -231,13 +265,35 @@ def _is_slashed_base64(value: bytes) -> bool:
 
 def is_identifier(value: bytes) -> bool:
     """Whether a value is a name without digits, like that of a field or variable."""
-    return _IDENTIFIER.fullmatch(value) is not None and not any(map(is_scrambled, value.split(b".")))
+    return _IDENTIFIER.fullmatch(value) is not None and not any(map(is_scrambled, _JOINTS.split(value)))
+
+
+def is_camel(value: bytes) -> bool:
+    """Whether a value is made of words that begin with capitals: `OAuth2ConfigurerUtils`, but not `Summer2024`."""
+    if _CAMEL.fullmatch(value) is None:
+        return False
+    # In what is drawn at random, words of four letters are rare.
+    least, share = (4, 0.6) if _DIGIT.search(value) else (3, 0.7)
+    words = [word for word in _HUMP.findall(value) if len(word) >= least and _VOWEL.search(word)]
+    return sum(map(len, words)) >= share * len(value) and not any(map(_UNSPEAKABLE.search, words))
+
+
+def _names_one(value: bytes) -> bool:
+    """Whether a value is a name with that of a secret in it."""
+    return _OF_SECRETS.fullmatch(value) is not None or (_KEYWORD_IN_CAMEL.search(value) is not None and is_camel(value))
 
 
 def is_variable(value: bytes) -> bool:
     """Whether a value without quotes is a variable or a member of one: `resp.JSON201.Key`, `myJwtSecret`, `*token`."""
-    name = value.lstrip(b"&!*+~?")
-    return is_identifier(name) or _MEMBER.fullmatch(name) is not None or _OF_A_CAMEL.fullmatch(name) is not None
+    name = value.lstrip(b"&!*+~?@:").rstrip(b"?|&*,;").replace(b".#", b".")
+    if b"|" in name:  # a type that may be another one
+        return all(map(is_variable, name.split(b"|")))
+    return (
+        is_identifier(name)
+        or is_camel(name)
+        or _MEMBER.fullmatch(name) is not None
+        or _OF_A_CAMEL.fullmatch(name) is not None
+    )
 
 
 def is_numbered(value: bytes) -> bool:
@@ -304,7 +360,7 @@ def _is_key(value: bytes) -> bool:
 
 def is_scrambled(value: bytes) -> bool:
     """Whether capitals are spread at random: in names they begin words, or are all of one."""
-    if value.islower() or value.isupper():
+    if value.islower() or value.isupper() or is_camel(value):
         return False
     letters = [byte for byte in value if 65 <= (byte & 0xDF) <= 90]
     if len(letters) < 8:
@@ -325,9 +381,12 @@ def is_environment_key(value: bytes) -> bool:
     )
 
 
+# Constants, escaped signs, and what is left of `[user[:password]@]host`.
+_NO_PASSWORD = re.compile(rb"[A-Z]+(?:[_-][A-Z]+)*|(?:%[0-9A-Fa-f]{2})+|[^\[]*\].*")
 _DEFAULT_PASSWORDS = frozenset(
     b"password pass pwd passwd secret token xxx postgres root user username admin guest test changeme example"
-    b" mysql redis rabbitmq minio mongo x-oauth-basic oauth2 passw0rd dbpass dbpassword mypassword userpass pw".split()
+    b" mysql redis rabbitmq minio mongo foo bar baz"
+    b" x-oauth-basic oauth2 passw0rd dbpass dbpassword mypassword userpass pw".split()
 )
 
 
@@ -336,6 +395,7 @@ def is_url_password(value: bytes) -> bool:
     low = value.lower()
     if (
         low in _DEFAULT_PASSWORDS
+        or _NO_PASSWORD.fullmatch(value)
         or _TEMPLATE.fullmatch(value)
         or b"${" in value
         or b"$(" in value
@@ -356,7 +416,13 @@ def is_header_value(value: bytes, opener: bytes) -> bool:
     """Whether what follows `Authorization:`, `Bearer` or `Basic` is a credential."""
     if opener.lower() == b"basic":
         return _is_basic(value)
-    if _is_other(value) or value.startswith(b"AWS4-") or len(set(value)) < LEAST_DISTINCT or entropy(value) < 2.9:
+    if (
+        _is_other(value)
+        or is_camel(value)
+        or value.startswith(b"AWS4-")
+        or len(set(value)) < LEAST_DISTINCT
+        or entropy(value) < 2.9
+    ):
         return False
     return len(value) >= 16 and (_DIGIT.search(value) is not None or (len(value) >= 20 and is_scrambled(value)))
 
