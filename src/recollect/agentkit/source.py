@@ -16,6 +16,9 @@ class Source:
     prompts it repeats. An agent replaces `is_rewritten` files as a whole: they have no offset and are read again when
     their content hash changes. A source with a `failure` is reported and not opened. `session` is the owner by the
     file's name or folder, if they show it: a file in which no line can be read belongs to that session.
+
+    A source that `holds_units` (a database of many sessions) is not read itself: its adapter lists its units, which are
+    sources of their own. `unit` is a session's id in it; its `stamp` changes whenever the session does.
     """
 
     agent: str
@@ -25,6 +28,9 @@ class Source:
     is_rewritten: bool = False
     failure: str | None = None
     session: str | None = None
+    holds_units: bool = False
+    unit: str | None = None
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
