@@ -39,6 +39,10 @@ class FolderAdapter:
         sources: Iterator[Source] = import_module(f"{self._package}.discover").discover(root)
         return sources
 
+    def units(self, container: "Source") -> "list[Source]":
+        units: list[Source] = import_module(f"{self._package}.discover").units(container)
+        return units
+
     def read(self, source: "Source", cursor: "Cursor | None") -> "Iterator[Record]":
         records: Iterator[Record] = import_module(f"{self._package}.log").READERS[source.kind](source, cursor)
         return records

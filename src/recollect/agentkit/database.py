@@ -47,7 +47,7 @@ def read_database(
     raise SourceUnreadable("is being written to: the next sweep tries again")
 
 
-def signature(path: Path, info: os.stat_result) -> tuple[int, int, int, int]:
+def signature_of(path: Path, info: os.stat_result) -> tuple[int, int, int, int]:
     """What changes with each commit: size, times and inode of the database, and the times of its write-ahead log.
 
     A program that writes to a log of a fixed size changes nothing but the log's time.

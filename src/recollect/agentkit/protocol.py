@@ -196,6 +196,10 @@ class Adapter(Protocol):
         """Find the files below `root` that hold sessions; never anything outside its allow-list."""
         ...
 
+    def units(self, container: Source) -> list[Source]:
+        """List the sessions of a source that holds many; each is read as a source of its own."""
+        ...
+
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
         """Yield the source's records from `cursor` on, with a Checkpoint now and then and at the end.
 

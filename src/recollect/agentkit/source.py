@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "folder"  # the kind of a source that is a folder nobody may read
+CONTAINER = "container"  # the kind under which a source that holds units is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,11 @@ class Source:
     holds_units: bool = False
     unit: str | None = None
     stamp: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files whose change may mean news: a database changes in its write-ahead log first."""
+        return (self.path, self.path.with_name(f"{self.path.name}-wal")) if self.holds_units else (self.path,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ PROFILE = AgentProfile(
     start_command=("opencode", "--prompt", "{prompt}"),
     resume_command=("opencode", "-s", "{id}"),
     fork_command=("opencode", "-s", "{id}", "--fork"),
+    ids_begin_with_time=True,
     log_folders=("",),
     tone=3,
 )

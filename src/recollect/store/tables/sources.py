@@ -79,6 +79,10 @@ _UPSERT = (
     f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
     f" ON CONFLICT (host, agent, path) DO UPDATE SET {_UPDATES} RETURNING id"
 )
+_MARK_UNREAD = (
+    f"INSERT INTO sources ({', '.join(_COLUMNS)}, read_ms) VALUES ({', '.join('?' * len(_COLUMNS))}, ?)"
+    " ON CONFLICT (host, agent, path) DO UPDATE SET mtime_ns = -1"
+)
 _INSERT_PROBLEM = (
     "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)"
 )
@@ -171,6 +175,12 @@ class Sources:
         with self._database.transaction() as connection:
             self._upsert(connection, row, failure)
 
+    def save_container(self, container: SourceRow, unread: Sequence[SourceRow]) -> None:
+        """Note what a container looks like now, and which of its units are to be read."""
+        with self._database.transaction() as connection:
+            self._upsert(connection, container, None)
+            connection.executemany(_MARK_UNREAD, [(*row, now_ms()) for row in unread])
+
     def move(self, source: KnownSource, host: str, path: str) -> None:
         """The agent moved a file, as some do to archive it, or the host was renamed: the same source elsewhere."""
         with self._database.transaction() as connection:
@@ -210,7 +220,8 @@ class Sources:
 
     def counts(self) -> dict[str, Any]:
         total, failed, gone, size = self._database.rows(
-            "SELECT count(*) FILTER (WHERE kind <> 'folder'), count(failure), count(gone_ms), coalesce(sum(size), 0)"
+            "SELECT count(*) FILTER (WHERE kind NOT IN ('folder', 'container')), count(failure), count(gone_ms),"
+            " coalesce(sum(size) FILTER (WHERE kind <> 'container'), 0)"
             " FROM sources WHERE kind <> 'live'"  # a host is no file
         )[0]
         bad_lines = self._database.value("SELECT count(*) FROM problems")
