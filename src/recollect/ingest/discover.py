@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from hashlib import blake2b
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -266,11 +267,14 @@ class _Comparison:
             self._seen |= known.keys()
             self._fail(container.root, container.path, str(error))
             return
-        files = [(f"{path}#{unit.unit}", unit, (signature[0] // len(units), *signature[1:])) for unit in units]
+        size, mtime_ns, _, inode = signature
+        files = [
+            (f"{path}#{unit.unit}", unit, (size // len(units), mtime_ns, _number_of(unit.stamp), inode))
+            for unit in units
+        ]
         self._seen.update(name for name, *_ in files)
         news = [file for file in files if not _is_as_before(self._find_known(file[0]), *file[1:])]
-        unread = [self._row(name, unit.kind, (size, -1, *rest)) for name, unit, (size, _, *rest) in news]
-        self._changes.containers.append((row, unread))
+        self._changes.containers.append((row, [self._row(name, unit.kind, at) for name, unit, at in news]))
         yield from files
 
     def _discovered(self, root: Path) -> Iterator[Source]:
@@ -339,7 +343,7 @@ class _Comparison:
             return None
         row, (size, mtime_ns, _, inode) = known.row, signature
         is_same = (row.size, row.mtime_ns, row.inode) == (size, mtime_ns, inode)
-        return known if is_same or (source.unit and row.head == source.stamp) else None
+        return known if is_same or (source.unit and _is_as_before(known, source, signature)) else None
 
     def _row(self, path: str, kind: str, signature: Sequence[int]) -> SourceRow:
         """What is kept of a source of which nothing was read."""
@@ -371,12 +375,17 @@ def _signature(info: os.stat_result) -> _Signature:
 
 
 def _is_as_before(before: KnownSource | None, source: Source, signature: _Signature) -> bool:
-    """Whether nothing suggests that a source changed. All units of a container have its times: theirs is a stamp."""
+    """Whether nothing suggests that a source changed. A unit has the times of its container, and a stamp of its own."""
     if before is None:
         return False
     if source.unit is not None:
-        return before.row.head == source.stamp and before.row.mtime_ns >= 0
+        return before.row.ctime_ns == signature[2] and before.row.mtime_ns >= 0
     return before.signature == signature
+
+
+def _number_of(stamp: str) -> int:
+    """A stamp as a database stores it among the times of a file."""
+    return int.from_bytes(blake2b(stamp.encode(), digest_size=7).digest())
 
 
 def _is_as_read(source: Source, row: SourceRow) -> bool:

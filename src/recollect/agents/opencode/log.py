@@ -59,7 +59,10 @@ _ROWS_AT_ONCE = 2_000
 
 def read_session(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     """Yield what changed in a session since the cursor."""
-    since = positive_int(cursor.state.get("updated_ms")) if cursor else 0
+    if cursor and cursor.head == source.stamp:
+        yield Checkpoint(cursor, 0, 0)
+        return
+    since = _moment(cursor.state.get("updated_ms")) or 0 if cursor else 0
     reader = _Reader(source)
     latest = since
     rank: int | None = 0
@@ -115,6 +118,11 @@ def _spawning_call(connection: apsw.Connection, parent: str, child: str) -> str 
     return None
 
 
+def _moment(value: Any) -> int | None:
+    """Milliseconds since 1970, if that is what it is."""
+    return value if type(value) is int and 0 < value < 1 << 48 else None
+
+
 def _loads(data: Any) -> Any:
     try:
         return orjson.loads(data)
@@ -131,7 +139,7 @@ class _Message:
         self.role = "user" if data.get("role") == "user" else "assistant"
         self.model = as_text(data.get("modelID")) or as_text(model.get("modelID"))
         self.provider = as_text(data.get("providerID")) or as_text(model.get("providerID"))
-        self.created_ms = positive_int(time.get("created")) or None
+        self.created_ms = _moment(time.get("created"))
         self.is_summary = data.get("summary") is True
         self.error = as_mapping(data.get("error"))
         self.is_complete = self.role == "user" or bool(time.get("completed") or self.error)
@@ -202,7 +210,7 @@ class _Reader:
         name = as_text(value.get("type")) or ""
         if name in _SKIPPED:
             return self._skip(name)
-        started_ms = positive_int(as_mapping(value.get("time")).get("start")) or created_ms
+        started_ms = _moment(as_mapping(value.get("time")).get("start")) or created_ms
         event = self._event(message, native_id, rank * _SLOTS, started_ms, kinds.OTHER)
         event.copy_key = f"{message.copy_key}:{number}"
         event.payload, event.summary = {"native": value}, summarise(name)
@@ -255,7 +263,7 @@ class _Reader:
         output = as_text(state.get("output")) or as_text(state.get("error")) or ""
         if metadata.get("truncated") is True:
             output = self._full_output(as_text(metadata.get("outputPath"))) or output
-        ended_ms = positive_int(as_mapping(state.get("time")).get("end")) or call.ts_ms
+        ended_ms = _moment(as_mapping(state.get("time")).get("end")) or call.ts_ms
         event = self._event(message, call.native_id, call.position + 1, ended_ms, kinds.TOOL_RESULT)
         event.block, event.role, event.tool, event.call_id = 1, "tool", call.tool, call.call_id
         event.kind, event.status = tools.result_kind(call.tool or "", state, output)

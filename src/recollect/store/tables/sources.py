@@ -179,7 +179,7 @@ class Sources:
         """Note what a container looks like now, and which of its units are to be read."""
         with self._database.transaction() as connection:
             self._upsert(connection, container, None)
-            connection.executemany(_MARK_UNREAD, [(*row, now_ms()) for row in unread])
+            connection.executemany(_MARK_UNREAD, [(*row._replace(mtime_ns=-1), now_ms()) for row in unread])
 
     def move(self, source: KnownSource, host: str, path: str) -> None:
         """The agent moved a file, as some do to archive it, or the host was renamed: the same source elsewhere."""
