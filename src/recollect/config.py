@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from recollect.retention import Limits
     from recollect.sessions import AccountRules
 
+
 _SECTIONS = tuple(
     "agents archive capture domains exchanges graphiti hooks notify redact retention tasks".split()  # noqa: SIM905
 )
@@ -309,8 +310,9 @@ def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
 def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
     found: dict[str, tuple[Path, ...]] = {}
     for agent, adapter in adapters().items():
-        variable = environment.get(adapter.home_variable)
-        roots = [variable] if variable else configured.get(agent, [adapter.home])
+        variable, _, below = adapter.home_variable.partition("/")  # as in `XDG_DATA_HOME/name`
+        home = environment.get(variable)
+        roots = [f"{home}/{below}".rstrip("/")] if home else configured.get(agent, [adapter.home])
         found[agent] = tuple(_expanded(root).absolute() for root in roots)
     return found
 

@@ -42,7 +42,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class SessionSource:
-    """A file or folder that a session was read from."""
+    """A file that a session was read from; of a database with many sessions `path` is `FILE#SESSION`."""
 
     path: str
     bytes: int
@@ -50,6 +50,12 @@ class SessionSource:
     source_gone_at: str | None = None
 
     source_gone = AsDatetime("source_gone_at")
+
+    @property
+    def file(self) -> str:
+        """The file on disk."""
+        is_unit = "#" in self.path and not os.path.lexists(self.path)
+        return self.path.rpartition("#")[0] if is_unit else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ class Session:
         """One of its files, one that is still there if any is."""
         if len(self.sources) < 2:
             return self.sources[0].path if self.sources else None
-        files = ((bool(file.source_gone_at), not os.path.lexists(file.path), file.path) for file in self.sources)
+        files = ((bool(one.source_gone_at), not os.path.lexists(one.file), one.path) for one in self.sources)
         return min(files)[-1]
 
     @property

@@ -51,12 +51,12 @@ class SourceFinder:
 
     def __init__(self, roots: dict[str, tuple[Path, ...]]) -> None:
         self._roots = roots
-        self._known: dict[Path, Source | None] = {source.path: source for source in self._all()}
+        self._known: dict[Path, Source | None] = {path: source for source in self._all() for path in source.files}
 
     def find(self, paths: Iterable[Path]) -> list[Source]:
         paths = set(paths)
         if unknown := paths - self._known.keys():
-            known = {source.path: source for source in self._all()}
+            known = {path: source for source in self._all() for path in source.files}
             # Of a new folder only the folder itself may be reported, not what was written into it at once.
             paths |= {path for path in known.keys() - self._known.keys() if not unknown.isdisjoint(path.parents)}
             self._known |= dict.fromkeys(unknown) | known

@@ -7,6 +7,7 @@ from functools import cached_property
 from importlib import import_module
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -38,6 +39,10 @@ class FolderAdapter:
     def discover(self, root: "Path") -> "Iterator[Source]":
         sources: Iterator[Source] = import_module(f"{self._package}.discover").discover(root)
         return sources
+
+    def units(self, container: "Source") -> "list[Source]":
+        units: list[Source] = import_module(f"{self._package}.discover").units(container)
+        return units
 
     def read(self, source: "Source", cursor: "Cursor | None") -> "Iterator[Record]":
         records: Iterator[Record] = import_module(f"{self._package}.log").READERS[source.kind](source, cursor)

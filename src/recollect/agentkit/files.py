@@ -15,6 +15,7 @@ from typing import Any
 from recollect.errors import SourceUnreadable
 
 FOLDER = "folder"  # the kind of a source that is a folder nobody may read
+CONTAINER = "container"  # the kind under which a source that holds units is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class Source:
     prompts it repeats. An agent replaces `is_rewritten` files as a whole: they have no offset and are read again when
     their content hash changes. A source with a `failure` is reported and not opened. `session` is the owner by the
     file's name or folder, if they show it: a file in which no line can be read belongs to that session.
+
+    A source that `holds_units` (a database of many sessions) is not read itself: its adapter lists its units, which are
+    sources of their own. `unit` is a session's id in it; its `stamp` changes whenever the session does.
     """
 
     agent: str
@@ -34,6 +38,14 @@ class Source:
     is_rewritten: bool = False
     failure: str | None = None
     session: str | None = None
+    holds_units: bool = False
+    unit: str | None = None
+    stamp: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files whose change may mean news: a database changes in its write-ahead log first."""
+        return (self.path, self.path.with_name(f"{self.path.name}-wal")) if self.holds_units else (self.path,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-# Part of the contract, though a search loads the profile alone, and a sweep without news the sources.
 from recollect.agentkit.calls import FileChange as FileChange
 from recollect.agentkit.files import FOLDER as FOLDER
 from recollect.agentkit.files import Cursor as Cursor
 from recollect.agentkit.files import Source as Source
 from recollect.agentkit.profile import AgentProfile as AgentProfile
 from recollect.agentkit.profile import SettingAdvice as SettingAdvice
+
+# Part of the contract, though a search loads the profile alone, and a sweep without news the sources.
 
 STATE_LIMIT_BYTES = 64 * 1024
 
@@ -194,6 +195,10 @@ class Adapter(Protocol):
 
     def discover(self, root: Path) -> Iterator[Source]:
         """Find the files below `root` that hold sessions; never anything outside its allow-list."""
+        ...
+
+    def units(self, container: Source) -> list[Source]:
+        """List the sessions of a source that holds many; each is read as a source of its own."""
         ...
 
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:

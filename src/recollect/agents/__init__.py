@@ -156,7 +156,8 @@ def _words(agent: str, words: "tuple[str, ...]", native_session_id: str, path: s
     if native_session_id.startswith("-"):
         return []
     home = _other_home(agent, path) if words and path else None
-    named = [f"{get_adapter(agent).home_variable}={home}"] if home else []
+    variable, slash, below = get_adapter(agent).home_variable.partition("/")
+    named = [f"{variable}={home.removesuffix(slash + below)}"] if home else []
     return [*named, *(word.replace("{id}", native_session_id) for word in words)]
 
 

@@ -67,7 +67,9 @@ class Handover:
         """Whether the agent has deleted a session's files, as far as this machine can tell."""
         writeback, here = find_writeback(session.agent), self._sources(session)
         if writeback is None:
-            return bool(session.sources) and not any(map(os.path.lexists, here))
+            return bool(session.sources) and all(
+                source.source_gone_at or not os.path.lexists(source.file) for source in session.sources
+            )
         return not os.path.lexists(writeback.locate(session, self._home(session.agent), here))
 
     def plan_rebuild(self, session: Session) -> HandoverPlan:
@@ -130,7 +132,7 @@ class Handover:
 
     def _sources(self, session: Session) -> list[Path]:
         """Its files on this machine, those that are there first: a home may have moved since it was read."""
-        files = [Path(source.path) for source in session.sources if source.host == self._settings.host]
+        files = [Path(source.file) for source in session.sources if source.host == self._settings.host]
         return sorted(files, key=lambda file: not os.path.lexists(file))
 
     def _home(self, agent: str) -> Path:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from hashlib import blake2b
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.agentkit.files import FOLDER, Cursor, Source, resolve_root, unreadable_reason
+from recollect.agentkit.files import CONTAINER, FOLDER, Cursor, Source, resolve_root, unreadable_reason
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.kinds import HISTORY_LANE
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from recollect.ingest.builder import Task
     from recollect.redact import Redactor
 
+
 MakeRedactor = Callable[[], "Redactor"]
 Chosen = Collection[Source] | None  # the sources a sweep is limited to
 _RECENT_S = 86_400
-_File = tuple[str, Source, os.stat_result]  # by the name it is known by
+_Signature = tuple[int, int, int, int]  # size, mtime_ns, ctime_ns, inode
+_File = tuple[str, Source, _Signature]  # by the name it is known by
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class Changes:
     readable: list[int] = field(default_factory=list)  # folders that could not be read before
     outdated: dict[int, Source] = field(default_factory=dict)  # an older adapter read them: to be read again whole
     torn: list[int] = field(default_factory=list)  # they no longer hold all that was read from them
+    containers: list[tuple[SourceRow, list[SourceRow]]] = field(default_factory=list)  # each with its changed units
 
     def note(self, store: Store) -> None:
         """Have the store know which files are gone, back or moved, and drop what will be read again whole."""
@@ -47,6 +51,8 @@ class Changes:
         store.sources.mark_gone(self.gone)
         store.sources.mark_gone(self.back, is_gone=False)
         store.sources.drop(self.readable)
+        for container, changed in self.containers:
+            store.sources.save_container(container, changed)
         store.streams.keep(self.torn)
         if self.outdated:
             from recollect.agentkit.log import moments_in  # only needed after an upgrade
@@ -106,7 +112,7 @@ def find_sources(
         for root in map(resolve_root, folders):
             if any(path.is_relative_to(root) for path in real_paths):
                 listed = get_adapter(agent).discover(root)
-                sources += [source for source in listed if source.path in real_paths or _is_newer(source, since_s)]
+                sources += [s for s in listed if not real_paths.isdisjoint(s.files) or _is_newer(s, since_s)]
     return sources
 
 
@@ -118,7 +124,7 @@ def _is_newer(source: Source, since_s: float) -> bool:
 
 def _known(sources: Sources, host: str, agent: str, chosen: Sequence[Source] | None) -> dict[str, KnownSource]:
     """What was read before of these sources; of all if one is new, for it may be known by a redacted name."""
-    if chosen is None:
+    if chosen is None or any(source.holds_units for source in chosen):
         return sources.known(host, agent)
     keys = [path_key(source.path) for source in chosen]
     known = sources.known(host, agent, keys)
@@ -187,8 +193,8 @@ class _Comparison:
         before_walk = len(self._seen)
         new = self._compare_known(self._files(self._discovered(root)))
         missing = self._missing(root)
-        for path, source, info in new:
-            self._compare_new(path, source, info, missing)
+        for path, source, signature in new:
+            self._compare_new(path, source, signature, missing)
         self._changes.sources += len(self._seen) - before_walk
         if len(self._seen) > before_walk:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
             gone = (source for source in missing.values() if source.gone_ms is None)
@@ -197,22 +203,26 @@ class _Comparison:
 
     def look_at(self, sources: Iterable[Source]) -> None:
         """Compare just these files."""
-        for path, source, info in self._compare_known(self._files(sources)):
-            self._compare_new(path, source, info, {})
+        for path, source, signature in self._compare_known(self._files(sources)):
+            self._compare_new(path, source, signature, {})
         self._changes.sources += len(self._seen)
 
     def _compare_known(self, files: Iterable[_File]) -> list[_File]:
         """Compare files with what is known of them; returns those of which nothing is."""
         new = []
-        for path, source, info in files:
-            before = self._known.get(path)
-            if before is None and self._has_hidden:  # it may hold nothing but forgotten sessions
-                before = self._known.get(hidden_path(path))
+        for path, source, signature in files:
+            before = self._find_known(path)
             if before is None:
-                new.append((path, source, info))
+                new.append((path, source, signature))
             else:
-                self._compare(path, source, info, before)
+                self._compare(path, source, signature, before)
         return new
+
+    def _find_known(self, path: str) -> KnownSource | None:
+        before = self._known.get(path)
+        if before is None and self._has_hidden:  # it may hold nothing but forgotten sessions
+            before = self._known.get(hidden_path(path))
+        return before
 
     def _files(self, sources: Iterable[Source]) -> Iterator[_File]:
         for source in sources:
@@ -230,7 +240,42 @@ class _Comparison:
                 self._fail(source.root, source.path.parent, unreadable_reason(error))
                 continue
             self._seen.add(path)
-            yield path, source, info
+            if source.holds_units:
+                yield from self._units(path, source, info)
+            else:
+                yield path, source, _signature(info)
+
+    def _units(self, path: str, container: Source, info: os.stat_result) -> Iterator[_File]:
+        """The units of a container that changed; those of another one count as seen.
+
+        The container is known by its new signature before its units are read, and those that changed are known as
+        unread: what a sweep that is killed leaves of them, the next one reads.
+        """
+        from recollect.agentkit.database import signature_of  # only for agents with databases
+
+        signature = signature_of(container.path, info)
+        row = self._row(path, CONTAINER, signature)
+        known = {name: unit.row for name, unit in self._known.items() if name.startswith(f"{path}#")}
+        before = self._known.get(path)
+        is_read = all(unit.mtime_ns >= 0 and unit.reader == row.reader for unit in known.values())
+        if is_read and before and before.signature == signature and before.gone_ms is None and not self._verify:
+            self._seen |= known.keys()
+            return
+        try:
+            units = self._adapter.units(container)
+        except SourceUnreadable as error:
+            self._seen |= known.keys()
+            self._fail(container.root, container.path, str(error))
+            return
+        size, mtime_ns, _, inode = signature
+        files = [
+            (f"{path}#{unit.unit}", unit, (size // len(units), mtime_ns, _number_of(unit.stamp), inode))
+            for unit in units
+        ]
+        self._seen.update(name for name, *_ in files)
+        news = [file for file in files if not _is_as_before(self._find_known(file[0]), *file[1:])]
+        self._changes.containers.append((row, [self._row(name, unit.kind, at) for name, unit, at in news]))
+        yield from files
 
     def _discovered(self, root: Path) -> Iterator[Source]:
         try:
@@ -245,8 +290,7 @@ class _Comparison:
         is_told = before is not None and before.failure == reason and not self._verify
         if path not in self._unreadable and not is_told:
             source = Source(self._adapter.agent, FOLDER, root, folder, failure=reason)
-            row = SourceRow(self._host, source.agent, path, FOLDER, reader=self._adapter.version)
-            self._changes.tasks.append(_make_task(source, row, has_cursor=False))
+            self._changes.tasks.append(_make_task(source, self._row(path, FOLDER, (0, -1, 0, 0)), has_cursor=False))
         self._unreadable.add(path)
 
     def _readable(self, root: Path) -> list[int]:
@@ -263,13 +307,13 @@ class _Comparison:
         rows = ((self._known[path].row, self._known[path]) for path in names if self._known[path].row.kind != FOLDER)
         return {(row.inode, row.mtime_ns, _name(row.path)): source for row, source in rows}
 
-    def _compare(self, path: str, source: Source, info: os.stat_result, before: KnownSource) -> None:
+    def _compare(self, path: str, source: Source, signature: _Signature, before: KnownSource) -> None:
         if before.gone_ms is not None:
             self._changes.back.append(before.id)
         is_outdated = before.row.reader != self._adapter.version
-        if not (self._verify or is_outdated or before.signature != _signature(info)):
+        if not (self._verify or is_outdated or not _is_as_before(before, source, signature)):
             return
-        self._changes.tasks.append(self._task(path, source, info, before))
+        self._changes.tasks.append(self._task(path, source, signature, before))
         if not _is_as_read(source, before.row):
             # A history is cut as a matter of course.
             self._changes.torn += [before.id] if source.kind != HISTORY_LANE else []
@@ -277,32 +321,36 @@ class _Comparison:
             self._changes.outdated[before.id] = source
 
     def _compare_new(
-        self, path: str, source: Source, info: os.stat_result, missing: dict[tuple[int, int, str], KnownSource]
+        self, path: str, source: Source, signature: _Signature, missing: dict[tuple[int, int, str], KnownSource]
     ) -> None:
-        before = missing.pop((info.st_ino, info.st_mtime_ns, _name(path)), None) or self._on_other_host(path, info)
+        _, mtime_ns, _, inode = signature
+        before = missing.pop((inode, mtime_ns, _name(path)), None) or self._on_other_host(path, source, signature)
         if before is None:
-            self._changes.tasks.append(self._task(path, source, info, None))
+            self._changes.tasks.append(self._task(path, source, signature, None))
         else:
             self._changes.moved.append((before, self._host, path))
-            self._compare(path, source, info, before)
+            self._compare(path, source, signature, before)
 
     @cached_property
     def _elsewhere(self) -> dict[str, KnownSource]:
         return self._sources.known_elsewhere(self._host, self._adapter.agent)
 
-    def _on_other_host(self, path: str, info: os.stat_result) -> KnownSource | None:
+    def _on_other_host(self, path: str, source: Source, signature: _Signature) -> KnownSource | None:
         """The same file at the same place under another host's name: this host was renamed, as containers are."""
-        source = self._elsewhere.get(path)
-        if source is None:
+        known = self._elsewhere.get(path)
+        if known is None:
             return None
-        row = source.row
-        is_same = (row.size, row.mtime_ns, row.inode) == (info.st_size, info.st_mtime_ns, info.st_ino)
-        return source if is_same else None
+        row, (size, mtime_ns, _, inode) = known.row, signature
+        is_same = (row.size, row.mtime_ns, row.inode) == (size, mtime_ns, inode)
+        return known if is_same or (source.unit and _is_as_before(known, source, signature)) else None
 
-    def _task(self, path: str, source: Source, info: os.stat_result, before: KnownSource | None) -> "Task":
-        version = self._adapter.version
-        row = SourceRow(self._host, self._adapter.agent, path, source.kind, *_signature(info), version)
-        if before is None or before.row.reader != version or before.failure is not None:
+    def _row(self, path: str, kind: str, signature: _Signature) -> SourceRow:
+        """What is kept of a source of which nothing was read."""
+        return SourceRow(self._host, self._adapter.agent, path, kind, *signature, reader=self._adapter.version)
+
+    def _task(self, path: str, source: Source, signature: _Signature, before: KnownSource | None) -> "Task":
+        row = self._row(path, source.kind, signature)
+        if before is None or before.row.reader != row.reader or before.failure is not None:
             return _make_task(source, row, has_cursor=False)
         old, state = before.row, self._sources.state(before.id)
         row = row._replace(offset=old.offset, line=old.line, head=old.head, tail=old.tail, state=state)
@@ -319,12 +367,31 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _signature(info: os.stat_result) -> tuple[int, int, int, int]:
+def _signature(info: os.stat_result) -> _Signature:
     return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
 
 
+def _is_as_before(before: KnownSource | None, source: Source, signature: _Signature) -> bool:
+    """Whether nothing suggests that a source changed. A unit has the times of its container, and a stamp of its own."""
+    if before is None:
+        return False
+    if source.unit is not None:
+        return before.row.ctime_ns == signature[2] and before.row.mtime_ns >= 0
+    return before.signature == signature
+
+
+def _number_of(stamp: str) -> int:
+    """A stamp as a database stores it among the times of a file."""
+    return int.from_bytes(blake2b(stamp.encode(), digest_size=7).digest())
+
+
 def _is_as_read(source: Source, row: SourceRow) -> bool:
-    """Whether a file can be read, and still holds all that was read from it before."""
+    """Whether a file can be read, and still holds all that was read from it before.
+
+    Nobody knows of a unit: its rows may be deleted one by one.
+    """
+    if source.unit is not None:
+        return False
     from recollect.agentkit.lines import LineReader  # only needed where there is something to read
 
     try:

@@ -13,8 +13,9 @@ from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.table import BY_SOURCE, CACHE, Table
 
-if TYPE_CHECKING:  # a search looks for new files only
+if TYPE_CHECKING:
     from recollect.store.batch import Batch
+
 
 SOURCES = Table(
     "sources",
@@ -99,6 +100,10 @@ _UPSERT = (
     f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms)"
     f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
     f" ON CONFLICT (host, agent, path) DO UPDATE SET {_UPDATES} RETURNING id"
+)
+_MARK_UNREAD = (
+    f"INSERT INTO sources ({', '.join(_COLUMNS)}, read_ms) VALUES ({', '.join('?' * len(_COLUMNS))}, ?)"
+    " ON CONFLICT (host, agent, path) DO UPDATE SET mtime_ns = -1"
 )
 _INSERT_PROBLEM = (
     "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)"
@@ -190,6 +195,12 @@ class Sources:
         with self._database.transaction() as connection:
             self._upsert(connection, row, failure)
 
+    def save_container(self, container: SourceRow, unread: Sequence[SourceRow]) -> None:
+        """Note what a container looks like now, and which of its units are to be read."""
+        with self._database.transaction() as connection:
+            self._upsert(connection, container, None)
+            connection.executemany(_MARK_UNREAD, [(*row._replace(mtime_ns=-1), now_ms()) for row in unread])
+
     def move(self, source: KnownSource, host: str, path: str) -> None:
         """Note that a source is elsewhere: its agent moved the file, say to archive it, or the host was renamed."""
         with self._database.transaction() as connection:
@@ -254,7 +265,8 @@ class Sources:
 
     def counts(self) -> dict[str, Any]:
         total, failed, gone, size = self._database.rows(
-            "SELECT count(*) FILTER (WHERE kind <> 'folder'), count(failure), count(gone_ms), coalesce(sum(size), 0)"
+            "SELECT count(*) FILTER (WHERE kind NOT IN ('folder', 'container')), count(failure), count(gone_ms),"
+            " coalesce(sum(size) FILTER (WHERE kind <> 'container'), 0)"
             " FROM sources WHERE kind <> 'live'"  # a host is no file
         )[0]
         bad_lines = self._database.value("SELECT count(*) FROM problems")

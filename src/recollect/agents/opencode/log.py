@@ -1,0 +1,316 @@
+"""One session of OpenCode's database, as events.
+
+A message is a row that says who spoke; its parts are rows of their own: texts, thoughts, calls with their results.
+Rows change in place until their message is complete. A reading covers what changed since the last one.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import apsw
+import orjson
+
+from recollect import kinds
+from recollect.agentkit.database import read_database
+from recollect.agentkit.files import open_beneath
+from recollect.agentkit.lines import KEPT_BAD_BYTES
+from recollect.agentkit.protocol import (
+    BadLine,
+    Checkpoint,
+    Cursor,
+    EventRecord,
+    Record,
+    SessionInfo,
+    Skipped,
+    Source,
+    Usage,
+)
+from recollect.agentkit.values import as_mapping, as_text, call_key, media_reference, positive_int, summarise
+from recollect.agents.opencode import discover, tools
+from recollect.errors import SourceUnreadable
+
+_SESSION = (
+    "SELECT s.parent_id, s.directory, s.title, s.version, s.time_created, p.worktree, p.vcs FROM session s"
+    " LEFT JOIN project p ON p.id = s.project_id WHERE s.id = ?"
+)
+# Ids ascend with time. `rank` is a row's place in the whole session, `number` a part's place in its message.
+_ROWS = (
+    "WITH ranked AS (SELECT m.id AS message, p.id AS part, max(m.time_updated, coalesce(p.time_updated, 0)) AS updated,"
+    " row_number() OVER (ORDER BY m.time_created, m.id, p.id) AS rank,"
+    " row_number() OVER (PARTITION BY m.id ORDER BY p.id) AS number"
+    " FROM message m LEFT JOIN part p ON p.message_id = m.id WHERE m.session_id = ?1)"
+    " SELECT m.id, m.data, p.id, p.data, p.time_created, rank, number, updated"
+    " FROM ranked JOIN message m ON m.id = message LEFT JOIN part p ON p.id = part"
+    " WHERE updated >= ?2 AND rank > ?3 ORDER BY rank LIMIT ?4"
+)
+_SPAWNED_BY = "SELECT data FROM part WHERE session_id = ?1 AND instr(data, ?2)"
+# Named in docs/formats/opencode.md.
+_SKIPPED = frozenset({"step-start", "step-finish", "patch", "snapshot"})
+_GENERATED_TITLES = ("New session - ", "Child session - ")
+_OUTPUT_BYTES = 8 * 1024 * 1024
+_SLOTS = 4  # positions of one part
+_ROWS_AT_ONCE = 2_000
+
+
+def read_session(source: Source, cursor: Cursor | None) -> Iterator[Record]:
+    """Yield what changed in a session since the cursor."""
+    if cursor and cursor.head == source.stamp:
+        yield Checkpoint(cursor, 0, 0)
+        return
+    since = _moment(cursor.state.get("updated_ms")) or 0 if cursor else 0
+    reader = _Reader(source)
+    latest = since
+    rank: int | None = 0
+    while rank is not None:
+        # The session may change between two pieces: its stamp then differs, and the next sweep reads those rows.
+        read = partial(_read, reader=reader, since=since, after=rank)
+        records, seen, rank = read_database(source.root, source.path, discover.COLUMNS, read)
+        latest = max(latest, seen)
+        yield from records
+    yield from (Skipped(name, count) for name, count in reader.skips.items())
+    yield Checkpoint(Cursor(head=source.stamp, state={"updated_ms": latest}), reader.rows, reader.bytes)
+
+
+READERS = {discover.SESSION: read_session}
+
+
+def _read(
+    connection: apsw.Connection, reader: "_Reader", since: int, after: int
+) -> tuple[list[Record], int, int | None]:
+    """The records of the next rows of a session, the time of their latest change, and the rank to go on from."""
+    source = reader.source
+    row = connection.execute(_SESSION, (source.unit,)).fetchone()
+    if row is None:
+        raise SourceUnreadable("was deleted while the database was read")
+    records: list[Record] = [] if after else [_info(connection, source, row)]
+    rows: list[tuple[Any, ...]] = connection.execute(_ROWS, (source.unit, since, after, _ROWS_AT_ONCE)).fetchall()
+    for (native_id, data), parts in groupby(rows, key=itemgetter(0, 1)):
+        records += reader.message(native_id, data, parts)
+    is_last = len(rows) < _ROWS_AT_ONCE
+    return records, max((row[-1] for row in rows), default=0), None if is_last else rows[-1][5]
+
+
+def _info(connection: apsw.Connection, source: Source, row: tuple[Any, ...]) -> SessionInfo:
+    parent, folder, title, version, created_ms, worktree, vcs = row
+    assert source.session is not None
+    info = SessionInfo(source.session, born_ms=created_ms, cwd=folder, agent_version=version)
+    info.git_root = worktree if vcs == "git" else None
+    if title and not title.startswith(_GENERATED_TITLES):
+        info.title, info.title_rank = title, 2
+    if parent is not None and "/" in source.session:
+        names = {native_id: name for native_id, name, _ in discover.sessions(connection)}
+        info.session_class = kinds.SUB_AGENT
+        info.parent_native_id, info.root_native_id = names.get(parent), source.session.partition("/")[0]
+        info.spawn_call_id = _spawning_call(connection, parent, source.unit or "")
+    return info
+
+
+def _spawning_call(connection: apsw.Connection, parent: str, child: str) -> str | None:
+    for (data,) in connection.execute(_SPAWNED_BY, (parent, child)):
+        part = as_mapping(_loads(data))
+        if as_mapping(as_mapping(part.get("state")).get("metadata")).get("sessionId") == child:
+            return as_text(part.get("callID"))
+    return None
+
+
+def _moment(value: Any) -> int | None:
+    """Milliseconds since 1970, if that is what it is."""
+    return value if type(value) is int and 0 < value < 1 << 48 else None
+
+
+def _loads(data: Any) -> Any:
+    try:
+        return orjson.loads(data)
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+
+
+class _Message:
+    """What a message says of its parts."""
+
+    def __init__(self, native_id: str, data: Mapping[str, Any]) -> None:
+        time, model = as_mapping(data.get("time")), as_mapping(data.get("model"))
+        self.native_id = native_id
+        self.role = "user" if data.get("role") == "user" else "assistant"
+        self.model = as_text(data.get("modelID")) or as_text(model.get("modelID"))
+        self.provider = as_text(data.get("providerID")) or as_text(model.get("providerID"))
+        self.created_ms = _moment(time.get("created"))
+        self.is_summary = data.get("summary") is True
+        self.error = as_mapping(data.get("error"))
+        self.is_complete = self.role == "user" or bool(time.get("completed") or self.error)
+        # A fork's copies have ids of their own, but the same times.
+        self.copy_key = f"{self.role}:{self.created_ms}:{time.get('completed')}"
+
+
+class _Reader:
+    """Makes the events of one session."""
+
+    def __init__(self, source: Source) -> None:
+        assert source.session is not None
+        self.source = source
+        self._session = source.session
+        self.skips: dict[str, int] = {}
+        self.rows = self.bytes = 0
+
+    def message(self, native_id: str, data: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[Record]:
+        """The records of a message: its tokens, its parts, and the error that ended it."""
+        value = _loads(data)
+        if not isinstance(value, dict):
+            yield _bad(data)
+        message = _Message(native_id, as_mapping(value))
+        if message.role == "assistant":
+            yield from self._usage(message, as_mapping(value))
+        rank = 0
+        for *_, part_id, part_data, created_ms, rank, number, _updated in rows:
+            self.rows += 1
+            if part_id is not None:
+                self.bytes += len(part_data)
+                yield from self._part(message, part_id, part_data, created_ms, rank, number)
+        if message.error:
+            yield self._failure(message, rank)
+
+    def _usage(self, message: _Message, data: Mapping[str, Any]) -> Iterator[Usage]:
+        tokens = as_mapping(data.get("tokens"))
+        cache = as_mapping(tokens.get("cache"))
+        usage = Usage(self._session, message.copy_key, message.created_ms, message.model, message.provider)
+        usage.input_tokens = positive_int(tokens.get("input"))
+        usage.reasoning_tokens = positive_int(tokens.get("reasoning"))
+        usage.output_tokens = positive_int(tokens.get("output")) + usage.reasoning_tokens
+        usage.cache_read_tokens = positive_int(cache.get("read"))
+        usage.cache_write_tokens = positive_int(cache.get("write"))
+        usage.usd = cost if isinstance(cost := data.get("cost"), int | float) and cost > 0 else None
+        if message.is_complete and (usage.input_tokens or usage.output_tokens or usage.cache_read_tokens):
+            yield usage
+
+    def _failure(self, message: _Message, rank: int) -> EventRecord:
+        name = as_text(message.error.get("name")) or "error"
+        text = as_text(as_mapping(message.error.get("data")).get("message")) or name
+        is_stopped = name == "MessageAbortedError"
+        kind = kinds.HUMAN_INTERVENTION if is_stopped else kinds.ERROR
+        event = self._event(message, f"{message.native_id}:error", rank * _SLOTS + 3, message.created_ms, kind)
+        event.payload = {"text": text, "native": {"error": name}}
+        event.role, event.status, event.is_error = ("user" if is_stopped else "assistant"), "failed", not is_stopped
+        event.summary = summarise(f"failed: {text}")
+        if is_stopped:
+            event.status, event.summary = "interrupted", "interrupted the turn"
+        event.copy_key = f"{message.copy_key}:error"
+        return event
+
+    def _part(
+        self, message: _Message, native_id: str, data: str, created_ms: int, rank: int, number: int
+    ) -> Sequence[Record]:
+        value = _loads(data)
+        if not isinstance(value, dict):
+            return [_bad(data)]
+        name = as_text(value.get("type")) or ""
+        if name in _SKIPPED:
+            return self._skip(name)
+        started_ms = _moment(as_mapping(value.get("time")).get("start")) or created_ms
+        event = self._event(message, native_id, rank * _SLOTS, started_ms, kinds.OTHER)
+        event.copy_key = f"{message.copy_key}:{number}"
+        event.payload, event.summary = {"native": value}, summarise(name)
+        return _PARTS.get(name, _Reader._other)(self, event, value, message)
+
+    def _skip(self, name: str) -> Sequence[Record]:
+        self.skips[name] = self.skips.get(name, 0) + 1
+        return ()
+
+    def _event(self, message: _Message, native_id: str, position: int, ts_ms: int | None, kind: str) -> EventRecord:
+        event = EventRecord(self._session, native_id, position, ts_ms, kind, {}, "")
+        event.role, event.model, event.provider = message.role, message.model, message.provider
+        event.is_provisional = not message.is_complete
+        return event
+
+    def _text(self, event: EventRecord, part: Mapping[str, Any], message: _Message) -> Sequence[Record]:
+        text = as_text(part.get("text"))
+        if text is None:
+            return self._skip("empty text")
+        event.kind = kinds.USER_MSG if message.role == "user" else kinds.ASSISTANT_MSG
+        event.payload = {"text": text}
+        event.summary = summarise(text)
+        if message.is_summary or part.get("synthetic") is True or part.get("ignored") is True:
+            event.kind, event.role = kinds.LIFECYCLE, "system"
+            if message.is_summary:
+                event.summary = summarise(f"summary of the conversation so far: {text}")
+        return [event]
+
+    def _thought(self, event: EventRecord, part: Mapping[str, Any], _: _Message) -> Sequence[Record]:
+        text = as_text(part.get("text")) or ""
+        event.kind, event.payload, event.summary = kinds.THINKING, {"text": text}, summarise(text)
+        return [event] if text else self._skip("empty reasoning")
+
+    def _call(self, call: EventRecord, part: Mapping[str, Any], message: _Message) -> Sequence[Record]:
+        state = as_mapping(part.get("state"))
+        tool, given = as_text(part.get("tool")) or "tool", as_mapping(state.get("input"))
+        arguments, call.retry_key = call_key(tool, dict(given))
+        call.tool, call.call_id = tool, as_text(part.get("callID"))
+        call.kind = tools.call_kind(tool, given)
+        call.payload = {"input": arguments}
+        call.summary = tools.call_summary(tool, call.kind, given)
+        call.copy_key = call.call_id or call.copy_key
+        if state.get("status") not in ("completed", "error"):
+            call.is_provisional = True
+            return [call]
+        return [call, self._result(call, state, message)]
+
+    def _result(self, call: EventRecord, state: Mapping[str, Any], message: _Message) -> EventRecord:
+        metadata = as_mapping(state.get("metadata"))
+        output = as_text(state.get("output")) or as_text(state.get("error")) or ""
+        if metadata.get("truncated") is True:
+            output = self._full_output(as_text(metadata.get("outputPath"))) or output
+        ended_ms = _moment(as_mapping(state.get("time")).get("end")) or call.ts_ms
+        event = self._event(message, call.native_id, call.position + 1, ended_ms, kinds.TOOL_RESULT)
+        event.block, event.role, event.tool, event.call_id = 1, "tool", call.tool, call.call_id
+        event.kind, event.status = tools.result_kind(call.tool or "", state, output)
+        event.role = "user" if event.kind in (kinds.DECISION, kinds.HUMAN_INTERVENTION) else "tool"
+        event.is_error = event.kind == kinds.ERROR
+        event.is_provisional, event.copy_key = False, call.copy_key
+        # The program repeats the output there.
+        native = {name: value for name, value in metadata.items() if name not in ("output", "preview")}
+        event.payload = {"output": output, "native": {"metadata": native, "status": state.get("status")}}
+        event.summary = tools.result_summary(event.kind, state, output)
+        return event
+
+    def _full_output(self, path: str | None) -> str | None:
+        """The file with the whole output of a call, if it is still there."""
+        name = (path or "").rpartition("/")[2]
+        try:
+            fd = open_beneath(self.source.root, self.source.root / "tool-output" / name)
+        except (SourceUnreadable, ValueError):
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read(_OUTPUT_BYTES).decode("utf-8", "replace") or None
+
+    def _file(self, event: EventRecord, part: Mapping[str, Any], message: _Message) -> Sequence[Record]:
+        name, url = as_text(part.get("filename")) or "a file", as_text(part.get("url")) or ""
+        mime = as_text(part.get("mime"))
+        event.kind = kinds.USER_MSG if message.role == "user" else kinds.ASSISTANT_MSG
+        event.summary = summarise(f"[attached {name}]")
+        if url.startswith("data:"):
+            event.payload = {"media": [media_reference("file", mime, url, name)]}
+        return [event]
+
+    def _compaction(self, event: EventRecord, part: Mapping[str, Any], _: _Message) -> Sequence[Record]:
+        event.kind, event.role, event.summary = kinds.LIFECYCLE, "system", "context compacted"
+        return [event]
+
+    def _other(self, event: EventRecord, part: Mapping[str, Any], _: _Message) -> Sequence[Record]:
+        return [event]
+
+
+_PARTS = {
+    "text": _Reader._text,
+    "reasoning": _Reader._thought,
+    "tool": _Reader._call,
+    "file": _Reader._file,
+    "compaction": _Reader._compaction,
+}
+
+
+def _bad(data: Any) -> BadLine:
+    raw = data if isinstance(data, bytes) else str(data).encode("utf-8", "replace")
+    return BadLine(1, 0, "not a JSON object", raw[:KEPT_BAD_BYTES])
