@@ -39,6 +39,7 @@ fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs and do
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 	$(BIN)/cog -r -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
+	$(BIN)/python tools/doors.py
 	$(BIN)/python tools/size.py --write
 
 bench: $(STAMP)  ## ratios against the floor and against peers

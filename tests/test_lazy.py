@@ -1,58 +1,83 @@
 import ast
+import compileall
+import os
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tools.doors import SOURCE, doors, listed_names, typed_names
 
-SOURCE = Path(__file__).parent.parent / "src"
+import recollect
+
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(SOURCE.rglob("*.py"))
 }
-DOORS = [name for name, path in MODULES.items() if "= lazy_names(__name__" in path.read_text()]
+LAZY = doors()
+PLAIN = ("recollect.archive", "recollect.live")
+# What a newcomer does first, and what starts a process, or reads a file of the package: a pattern, a page, samples.
+STORY = """
+import sys
+from pathlib import Path
+import recollect
+from recollect.archive import html
+from recollect.cli.sweep import _sample_memory
+
+if __name__ == "__main__":
+    assert recollect.__file__.startswith(sys.argv[1]), recollect.__file__
+    with _sample_memory() as memory:
+        memory.sweep()
+        answer = memory.answer("AssertionError")
+        pattern = memory.answer("Assert[a-z]+Error", mode="regex")
+        session = memory.sessions()[0]
+        page = html.render_session_html(session, memory.transcript(session))
+        print(len(answer.hits) > 0, len(pattern.hits) > 0, "<style" in page)
+"""
 
 
-def _listed(package: str) -> Iterator[tuple[str, str]]:
-    """Each name that a door offers to type checkers, and the module it is imported from."""
-    (checked,) = [node for node in ast.parse(MODULES[package].read_text()).body if isinstance(node, ast.If)]
-    for node in checked.body:
-        if isinstance(node, ast.ImportFrom):
-            yield from ((alias.name, node.module or "") for alias in node.names)
-
-
-@pytest.mark.parametrize("package", DOORS)
+@pytest.mark.parametrize("package", LAZY)
 def test_each_name_that_type_checkers_see_loads_from_its_module(package: str) -> None:
     if package == "recollect.knowledge.graphiti":
         pytest.importorskip("graphiti_core")
-    names = list(_listed(package))
+    names = typed_names(LAZY[package])
 
     assert names
-    for name, module in names:
+    for name, module in names.items():
         assert getattr(import_module(package), name) is getattr(import_module(module), name)
 
 
-@pytest.mark.parametrize("package", DOORS)
+@pytest.mark.parametrize("package", LAZY)
+def test_what_loads_at_run_time_is_what_type_checkers_see(package: str) -> None:
+    assert listed_names(LAZY[package]) == typed_names(LAZY[package]), "run `python tools/doors.py`"
+
+
+@pytest.mark.parametrize("package", LAZY)
 def test_no_name_is_that_of_a_module_which_would_take_its_place_once_loaded(package: str) -> None:
-    names = [name for name, module in _listed(package) if module != package]
+    names = [name for name, module in typed_names(LAZY[package]).items() if module != package]
 
     assert [name for name in names if f"{package}.{name}" in MODULES] == []
 
 
-@pytest.mark.parametrize("package", DOORS)
+@pytest.mark.parametrize("package", LAZY)
 def test_a_name_that_is_not_listed_is_an_ordinary_error(package: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'no_such_name'"):
         _ = import_module(package).no_such_name
 
 
 def test_nothing_reaches_past_a_door() -> None:
-    offered = {*DOORS, *(f"{door}.{name}" for door in DOORS for name, module in _listed(door) if module == door)}
+    listed = [f"{door}.{name}" for door, path in LAZY.items() for name, module in typed_names(path).items()]
+    offered = {*LAZY, *PLAIN, *listed, "recollect.archive.html"}
 
     reaching = [
         f"{importer} imports {module}"
         for importer, path in MODULES.items()
         for module in set(_imported(path)) - offered
-        for door in DOORS[1:]  # all of `recollect` is this package's own
+        for door in (*LAZY, *PLAIN)
+        if door != "recollect"  # all of it is this package's own
         if module.startswith(f"{door}.") and not f"{importer}.".startswith(f"{door}.")
     ]
 
@@ -67,3 +92,43 @@ def _imported(path: Path) -> Iterator[str]:
             yield from [name for name in named if name in MODULES] or [node.module or ""]
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("form", ["zip", "bytecode"])
+def test_the_package_works_from_a_zip_and_without_its_sources(form: str, tmp_path: Path) -> None:
+    place = _zipped(tmp_path) if form == "zip" else _compiled(tmp_path)
+    story = tmp_path / "story.py"
+    story.write_text(STORY)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(place)}
+
+    done = subprocess.run(
+        [sys.executable, story, place], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+
+    assert (done.stdout, done.stderr, done.returncode) == ("True True True\n", "", 0)
+
+
+def _files() -> Iterator[tuple[Path, Path]]:
+    """Each file of the package, and its path below the place it is copied to."""
+    folder = Path(recollect.__file__).parent
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            yield path, path.relative_to(folder.parent)
+
+
+def _zipped(folder: Path) -> Path:
+    with zipfile.ZipFile(folder / "recollect.zip", "w") as packed:
+        for path, name in _files():
+            packed.write(path, name)
+    return folder / "recollect.zip"
+
+
+def _compiled(folder: Path) -> Path:
+    for path, name in _files():
+        copy = folder / "bytecode" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    assert compileall.compile_dir(folder / "bytecode", quiet=1, legacy=True)
+    for path in (folder / "bytecode").rglob("*.py"):
+        path.unlink()
+    return folder / "bytecode"

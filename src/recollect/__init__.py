@@ -14,6 +14,24 @@ from recollect.lazy import lazy_names
 
 __version__ = "0.1.0"
 
+_NAMES = """
+recollect.agentkit.runner: HomeSettings
+recollect.api: Archive DigestPages Filters ForgetRequest Forked HandoverPlan Memory Prompting SessionAnnotations
+recollect.api: UserNote doctor open_memory repair restore
+recollect.care: AgentTotals DistilledTotals Finding RetentionStatus SourceTotals Status
+recollect.distill: Exchange
+recollect.errors: Ambiguous Busy NeedsAnswer NotFound RecollectError UsageError
+recollect.forget: ForgetPlan ForgottenSession RescanReport UnreachableCopy
+recollect.groups: ActiveSession Answered Bookmark Cleared Group GroupSessions Mount Resumed RunReport
+recollect.knowledge: Evidence Fact Fix FixStep Route Workflow Workflows
+recollect.live: Appended AsyncLive Live LiveSession Media Message RecollectSessionStore SearchResult SessionManager
+recollect.recall: Block EditDiff FileEdit FileVisit Glimpse Match Related SearchAnswer SessionDiff SessionHit Spending
+recollect.recall: StatLine Stats TimelineEntry Unfinished
+recollect.schema: Asked Cost Covers Digest Event OpenEnds Outcome Problem Quote RanTests Session SessionSource Signal
+recollect.schema: Tally to_json
+recollect.sessions: TranscriptItem
+recollect.sweep: SweepReport
+"""
 TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 if TYPE_CHECKING:
     from recollect.agentkit.runner import HomeSettings
@@ -97,7 +115,7 @@ if TYPE_CHECKING:
     from recollect.sessions import TranscriptItem
     from recollect.sweep import SweepReport
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)
 
 __all__ = [
     "ActiveSession",

@@ -131,7 +131,7 @@ def test_a_process_with_an_ipc_folder_and_no_group_is_refused(tmp_path: Path, mo
     assert server.stderr.startswith("Error: RECOLLECT_IPC names a group's folder, but no group")
 
 
-@pytest.mark.parametrize("words", ["mcp", "mcp --http", "web --no-open", "ipc serve --once", "watch", "search x"])
+@pytest.mark.parametrize("words", ["mcp", "mcp --http", "web --no-open", "group serve --once", "watch", "search x"])
 def test_nothing_starts_for_a_group_that_does_not_exist(planted: Planted, words: str) -> None:
     program = [sys.executable, "-m", "recollect", *shlex.split(words)]
     environment = {"RECOLLECT_HOME": str(planted.folder), "RECOLLECT_GROUP": "nope"}

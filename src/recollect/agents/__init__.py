@@ -22,10 +22,21 @@ if TYPE_CHECKING:  # a search loads the profiles only
     from recollect.agentkit.writeback import Writeback
 
 _GROUP = "recollect.adapters"
-# Not by `pkgutil`, which loads `inspect`.
-BUILT_IN = tuple(
-    sorted(name for name in os.listdir(__path__[0]) if os.path.exists(f"{__path__[0]}/{name}/__init__.py"))
-)
+_PACKAGE = {"__init__.py", "__init__.pyc"}
+
+
+def _built_in() -> tuple[str, ...]:
+    """The agents that have a folder here, be it on the disk, without sources, or in a zip."""
+    try:
+        folders = [entry for entry in os.scandir(__path__[0]) if entry.is_dir()]
+    except NotADirectoryError:
+        from pkgutil import iter_modules  # loads `inspect`, and is needed in a zip only
+
+        return tuple(sorted(module.name for module in iter_modules(__path__)))
+    return tuple(sorted(entry.name for entry in folders if not _PACKAGE.isdisjoint(os.listdir(entry.path))))
+
+
+BUILT_IN = _built_in()
 
 
 @cache

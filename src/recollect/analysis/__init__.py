@@ -8,10 +8,15 @@ from recollect.lazy import lazy_names
 
 VERSION = distill.VERSION * 1000 + knowledge.VERSION  # what another one made is made again
 
+_NAMES = """
+recollect.analysis.distiller: distil_pending distil_sessions
+recollect.analysis.prepared: prepare renew_brief write_switches
+recollect.analysis.stored: find_digest find_exchanges make_packet
+"""
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.analysis.distiller import distil_pending, distil_sessions
     from recollect.analysis.prepared import prepare, renew_brief, write_switches
     from recollect.analysis.stored import find_digest, find_exchanges, make_packet
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

@@ -6,6 +6,17 @@ reach what few calls need the same way, through the doors of the packages below.
 
 from recollect.lazy import lazy_names
 
+_NAMES = """
+recollect.api.annotations: VIEW_FIELDS Annotations ForgetRequest SessionAnnotations UserNote
+recollect.api.care: check_text doctor installer make_room plan_schedule repair rescue restore watch
+recollect.api.graphs: Graphs
+recollect.api.groups: Forked Groups Prompting
+recollect.api.handover: Archive Archives DigestPages Handover HandoverPlan
+recollect.api.knowledge: Knowledge
+recollect.api.memory: Memory open_memory
+recollect.api.tracking: Projects Tracking change_setting import_tracking_config settings_in_force
+recollect.recall: Filters
+"""
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.api.annotations import VIEW_FIELDS, Annotations, ForgetRequest, SessionAnnotations, UserNote
@@ -28,4 +39,4 @@ if TYPE_CHECKING:
     from recollect.api.tracking import Projects, Tracking, change_setting, import_tracking_config, settings_in_force
     from recollect.recall import Filters
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

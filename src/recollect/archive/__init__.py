@@ -1,29 +1,23 @@
 """Sessions as documents: Markdown and HTML to read and share, JSON with everything, digests as a folder of pages."""
 
-from recollect.lazy import lazy_names
-
-TYPE_CHECKING = False  # `typing` takes long to load
-if TYPE_CHECKING:
-    from recollect.archive import html
-    from recollect.archive.documents import (
-        FORMATS,
-        Detail,
-        digest_name,
-        document_name,
-        patches,
-        render,
-        write_named,
-        write_new,
-    )
-    from recollect.archive.html import (
-        Exchange,
-        Step,
-        SubAgent,
-        diffs_by_event,
-        files_changed,
-        read_exchanges,
-        require_web_parts,
-    )
-    from recollect.archive.wording import compact
-else:
-    __getattr__ = lazy_names(__name__, __file__)
+from recollect.archive import html
+from recollect.archive.documents import (
+    FORMATS,
+    Detail,
+    digest_name,
+    document_name,
+    patches,
+    render,
+    write_named,
+    write_new,
+)
+from recollect.archive.html import (
+    Exchange,
+    Step,
+    SubAgent,
+    diffs_by_event,
+    files_changed,
+    read_exchanges,
+    require_web_parts,
+)
+from recollect.archive.wording import compact

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
+from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect import schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from recollect.recall import SessionDiff
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = files("recollect.archive") / "templates"
 _PARTS = ("jinja2", "markdown_it", "nh3", "pygments", "starlette", "uvicorn")
 OUTPUT_CHARS = 40_000  # of one output or argument; an archive of a build log should still open
 
@@ -69,14 +69,20 @@ def read_style() -> str:
 
 
 @lru_cache(maxsize=4)
-def templates(*folders: Path) -> "Environment":
-    """The templates of a session, and those in `folders`; every text in them is escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def templates(*packages: str) -> "Environment":
+    """The templates of a session, and those of these packages; every text in them is escaped."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     from recollect.archive import wording
 
+    folders = [*(files(package) / "templates" for package in packages), TEMPLATES]
+
+    def load(name: str) -> str | None:
+        paths = (folder / name for folder in folders)
+        return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), None)
+
     environment = Environment(
-        loader=FileSystemLoader([*folders, TEMPLATES]),
+        loader=FunctionLoader(load),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -2,6 +2,17 @@
 
 from recollect.lazy import lazy_names
 
+_NAMES = """
+recollect.care.backup: BackupReport RestoreReport make_backup restore_backup
+recollect.care.doctor: PROBLEM Finding examine
+recollect.care.inspect: inspect_store
+recollect.care.install: Installation Installer
+recollect.care.repair: RepairReport apply_repair plan_repair rehydrate_session
+recollect.care.schedule: LOG_NAME WATCH Host Schedule install_schedule plan_schedule remove_schedule
+recollect.care.status: AgentTotals DistilledTotals Overview RetentionStatus SourceTotals Status list_problems
+recollect.care.status: make_overview make_status
+recollect.care.transfer: ExportReport ImportReport export_sessions import_sessions
+"""
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.care.backup import BackupReport, RestoreReport, make_backup, restore_backup
@@ -31,4 +42,4 @@ if TYPE_CHECKING:
     )
     from recollect.care.transfer import ExportReport, ImportReport, export_sessions, import_sessions
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

@@ -37,6 +37,8 @@ from recollect.clock import now_ms, rfc3339
 from recollect.config import require_folders
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from recollect.care import AgentTotals, DistilledTotals, RetentionStatus, Status
     from recollect.retention import BudgetReport
     from recollect.schema import Problem, Session
@@ -198,16 +200,25 @@ def demo(as_json: bool) -> None:
 @contextmanager
 def _sample_memory() -> Iterator[Memory]:
     """An empty temporary memory whose agents' homes are the samples."""
-    import shutil  # all of these take time to load, which a sweep must not wait for
-    from importlib.resources import as_file, files
+    from importlib.resources import files  # both take time to load, which a sweep must not wait for
     from tempfile import TemporaryDirectory
 
-    with as_file(files("recollect") / "samples") as folder, TemporaryDirectory(prefix="recollect-") as temporary:
-        # Copied: an installer may have linked them from its cache, and links are not read.
-        homes = shutil.copytree(folder, Path(temporary) / "homes")
+    with TemporaryDirectory(prefix="recollect-") as temporary:
+        homes = Path(temporary) / "homes"
+        # An installer may have linked them from its cache, and links are not read; or they are in a zip.
+        _copy(files("recollect") / "samples", homes)
         roots = [f"{agent}={homes / agent}" for agent in adapters() if (homes / agent).is_dir()]
         with open_memory(Path(temporary) / "store", roots) as memory:
             yield memory
+
+
+def _copy(source: "Traversable", target: Path) -> None:
+    if not source.is_dir():
+        target.write_bytes(source.read_bytes())
+        return
+    target.mkdir()
+    for entry in source.iterdir():
+        _copy(entry, target / entry.name)
 
 
 def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]") -> None:

@@ -8,6 +8,18 @@ from recollect.lazy import lazy_names
 
 VERSION = 12  # of what is distilled: digests of another one are made again
 
+_NAMES = """
+recollect.distill: shell words
+recollect.distill.digest: Subject extend
+recollect.distill.exchange_rules: ExchangeRules
+recollect.distill.exchanges: Exchange cut
+recollect.distill.markdown: brief_digest inert inert_lines render_digest
+recollect.distill.part: LINE_CHARS Around Part activity_of closed join make_part
+recollect.distill.signals: asks_back refusal_reason weighed
+recollect.distill.stored: parse_digest searchable write_digest
+recollect.distill.texts: estimate_tokens excerpt one_line payload_text sentences shortened word_set
+recollect.distill.trace: CALLS PAUSE_MS Payloads SuiteRun Trace read_trace
+"""
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.distill import shell, words
@@ -21,4 +33,4 @@ if TYPE_CHECKING:
     from recollect.distill.texts import estimate_tokens, excerpt, one_line, payload_text, sentences, shortened, word_set
     from recollect.distill.trace import CALLS, PAUSE_MS, Payloads, SuiteRun, Trace, read_trace
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

@@ -5,6 +5,11 @@ An agent waits for its hooks, so the modules here load next to nothing: no store
 
 from recollect.lazy import lazy_names
 
+_NAMES = """
+recollect.hooks.answers: NEWS HookEvent answer claim_brief hooks_of_agent hooks_of_client is_answering
+recollect.hooks.history: NOT_MET_AGAIN LogEntry drain_spool read_hook_log
+recollect.hooks.spool: note_failure
+"""
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.hooks.answers import (
@@ -19,4 +24,4 @@ if TYPE_CHECKING:
     from recollect.hooks.history import NOT_MET_AGAIN, LogEntry, drain_spool, read_hook_log
     from recollect.hooks.spool import note_failure
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

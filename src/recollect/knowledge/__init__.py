@@ -8,6 +8,20 @@ from recollect.lazy import lazy_names
 
 VERSION = 11  # of the rules: what another one derived is derived again
 
+_NAMES = """
+recollect.knowledge.asking: RECORDED REMEMBERED fact_of fact_of_note find_amended find_decisions find_facts find_reasons
+recollect.knowledge.asking: fixed_by with_ends
+recollect.knowledge.facts: Material
+recollect.knowledge.fixes: find_fixes fix_lines fixes_of with_changed_files
+recollect.knowledge.graph: DOCUMENTS Link draw find_graph workflow_graph
+recollect.knowledge.records: DECIDED FIXED_BY LEAST_CONFIDENCE PREFERS STANDING Audit Evidence Fact FailingCommand Fix
+recollect.knowledge.records: FixStep Graph Rehearsal Route Workflow Workflows make_note parse_notes
+recollect.knowledge.review: audit make_rehearsal
+recollect.knowledge.rules: Lessons derive
+recollect.knowledge.runs: steps_to_read
+recollect.knowledge.signature: error_in is_same_failure signature_of signatures_of
+recollect.knowledge.workflows: failing_commands find_routes find_workflows
+"""
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.knowledge.asking import (
@@ -51,4 +65,4 @@ if TYPE_CHECKING:
     from recollect.knowledge.signature import error_in, is_same_failure, signature_of, signatures_of
     from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

@@ -17,18 +17,11 @@ lasting row follows within ten seconds, digests with the next sweep. The store h
 soft cap evicts it.
 """
 
-from typing import TYPE_CHECKING
-
-from recollect.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from recollect.live.host import Live
-    from recollect.live.jsonl import Backfill
-    from recollect.live.manager import AsyncLive, ManagedSession, RecollectSessionStore, Reply, SessionManager, route
-    from recollect.live.recall import SearchResult
-    from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, LiveStatus, Media, Message
-else:
-    __getattr__ = lazy_names(__name__, __file__)
+from recollect.live.host import Live
+from recollect.live.jsonl import Backfill
+from recollect.live.manager import AsyncLive, ManagedSession, RecollectSessionStore, Reply, SessionManager, route
+from recollect.live.recall import SearchResult
+from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, LiveStatus, Media, Message
 
 __all__ = [
     "Appended",

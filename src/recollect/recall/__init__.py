@@ -6,6 +6,25 @@ and needs few of them.
 
 from recollect.lazy import lazy_names
 
+_NAMES = """
+recollect.recall.answers: Amendment Glimpse Match SearchAnswer SessionHit
+recollect.recall.brief: renew_briefs write_briefs
+recollect.recall.diffs: EditDiff SessionDiff absolute patch_of session_diff
+recollect.recall.discussions: Discussion find_discussions
+recollect.recall.fence: AGENT TOOL USER Recalled fenced one_line
+recollect.recall.file_history: FileEdit FileVisit blame evicted_edits files
+recollect.recall.filters: NO_FILTERS Filters last_name repos_for
+recollect.recall.line_history: ChangeOrigin LineOrigin Uncommitted find_uncommitted line_origin
+recollect.recall.lookup: Options search with_amendments
+recollect.recall.other_sessions: Related TimelineEntry Unfinished related timeline unfinished
+recollect.recall.prepared: BRIEF EDITS FIXES HOOK_DEFAULTS PROMPTS files_path fixes_path is_on read_brief read_requests
+recollect.recall.prepared: read_settled requests_path switches_path
+recollect.recall.prompts: AGENT_PROMPTS
+recollect.recall.scope: sessions_of
+recollect.recall.snippets: folded
+recollect.recall.stats: BREAKDOWNS WEEKDAYS Block Spending StatLine Stats make_breakdown make_spending make_stats
+recollect.recall.stats: write_snapshot
+"""
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 
 if TYPE_CHECKING:
@@ -51,4 +70,4 @@ if TYPE_CHECKING:
     )
 
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from recollect.errors import RecollectError, UsageError
@@ -31,6 +32,7 @@ _LEAST_LITERAL = 3
 _SECONDS_AT_ONCE = 5.0  # for a batch of events: what takes longer is an expression that never ends
 _SECONDS_FOR_WORDS = 5.0  # for looking through all words there are
 _WORD = re.compile(r"[^\W_]+")
+_ROOT = str(Path(pattern_worker.__file__).parents[2])  # which has this package; may be a zip
 
 Finder = Callable[[Sequence[str], float], list[Span | None]]  # texts and seconds -> the first match of each
 
@@ -201,8 +203,10 @@ def _finder(literal: Literal) -> Iterator[Finder]:
 
 class _PatternProcess:
     def __init__(self, pattern: str) -> None:
-        # Neither the user's site packages nor our own are needed: it starts in a few milliseconds.
-        command = [sys.executable, "-I", "-S", pattern_worker.__file__]
+        # Neither the user's site packages nor our own are needed: it starts in a few milliseconds. Imported by name, as
+        # a module in a zip is no file that Python could run.
+        start = f"import sys; sys.path.append({_ROOT!r}); from {pattern_worker.__name__} import run; run()"
+        command = [sys.executable, "-I", "-S", "-c", start]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:

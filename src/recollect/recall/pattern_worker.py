@@ -34,6 +34,7 @@ def serve(source: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Be the program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends this
     serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 from recollect.lazy import lazy_names
 
+_NAMES = """
+recollect.retention.apply: BudgetReport Outlook finish_evictions keep_within_budget look_ahead
+recollect.retention.plan: CADENCES Limits parse_size
+"""
 if TYPE_CHECKING:
     from recollect.retention.apply import BudgetReport, Outlook, finish_evictions, keep_within_budget, look_ahead
     from recollect.retention.plan import CADENCES, Limits, parse_size
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

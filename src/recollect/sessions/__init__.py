@@ -2,6 +2,20 @@
 
 from recollect.lazy import lazy_names
 
+_NAMES = """
+recollect.sessions.account: account_for settle_sessions
+recollect.sessions.git: BlamedLine blame_line changed_since checkout_of uncommitted_lines
+recollect.sessions.groups: GROUPS_FOLDER assign_groups group_folder homes_of with_group_homes
+recollect.sessions.parts: Parts boundary_of content_hash cuts_ms decode_totals split until
+recollect.sessions.pricing: MINUTE_MS TOKENS Used add_up tokens_of usd_of
+recollect.sessions.relations: all_reached
+recollect.sessions.repos: Checkouts find_checkout folded main_checkout name_repos normal_remote normal_root read_origin
+recollect.sessions.repos: read_text remote_of windows_path
+recollect.sessions.rules: AccountRules is_settled
+recollect.sessions.titles: has_subject
+recollect.sessions.transcript: TranscriptItem find_spawned iter_payloads iter_transcript read_calls read_events
+recollect.sessions.transcript: read_window
+"""
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.sessions.account import account_for, settle_sessions
@@ -35,4 +49,4 @@ if TYPE_CHECKING:
         read_window,
     )
 else:
-    __getattr__ = lazy_names(__name__, __file__)
+    __getattr__ = lazy_names(__name__, _NAMES)

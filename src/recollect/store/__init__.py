@@ -23,8 +23,55 @@ from recollect.store.tables.events import Events, Payloads
 from recollect.store.tables.sessions import Sessions
 from recollect.store.tables.table import CACHE, MEMORY
 
+_NAMES = """
+recollect.files: drop_abandoned
+recollect.store.batch: Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload
+recollect.store.batch: leave_out sessions_of without_text
+recollect.store.check: MARK_NAME Check forget_marks read_marks write_marks
+recollect.store.intake: Intake Written merge_infos second_uid
+recollect.store.ledger: LEDGER_NAME Ledger LedgerRecord
+recollect.store.payloads.packs: Frame iter_frames unpack_entry
+recollect.store.payloads.rewrite: RESCAN_UNFINISHED Rewrites
+recollect.store.payloads.writer: Description LivePack Moved Origin describe hash_source make_frames origin_of
+recollect.store.payloads.writer: source_of_host
+recollect.store.ports: StoreReads
+recollect.store.replacement: Quarantine files_of finish_replacing rebuild_cache replace_store
+recollect.store.search: BEST_EVENTS Choice EventFilter OutOfTime Scored Term Wanted
+recollect.store.sqlite.checksums: PAGE_BYTES iter_damaged_pages
+recollect.store.sqlite.database: NETWORK_FILE_SYSTEMS file_system_type
+recollect.store.sqlite.locks: SweepState WatchState has_live is_sweeping note_finished note_progress note_tokens
+recollect.store.sqlite.locks: push_lock read_sweep_state read_tokens read_watch_state sweep_lock watch_lock work_folder
+recollect.store.sqlite.locks: write_lock
+recollect.store.sqlite.room: give_up_spare
+recollect.store.sqlite.snapshot: copy_database frozen restore_copy
+recollect.store.tables.activity: BLOCK_HOURS Activity ActivityRow Span SpentRow StatRow UseRow
+recollect.store.tables.annotations: Annotation AnnotationTable
+recollect.store.tables.copies: COPY SET_ASIDE ArchiveTable Copies
+recollect.store.tables.digest_rows: DigestRow DigestRows Pending
+recollect.store.tables.erase: Erasure HeldContent
+recollect.store.tables.events: HIDES_LEARNED IS_ABANDONED IS_CLAMPED IS_ERROR IS_PROVISIONAL IS_REBUILT IS_RETRY
+recollect.store.tables.events: MAY_REPEAT PIECE_BYTES TOLD_RETRY EventHeader in_pieces
+recollect.store.tables.evictions: DATA_LOSS LAST_COPY_EVICTED Base Evicted Eviction EvictionTable RetentionEvent
+recollect.store.tables.facts: AMENDMENT NOTE PINNED PROMOTED ExchangeRow FactRow FactTable Note StoredFact
+recollect.store.tables.fulltext: Fulltext
+recollect.store.tables.groups: LAST_CHANGE MAIN_GROUP BookmarkRow Change GroupRow GroupTable Pointer
+recollect.store.tables.kept: ACCOUNT DIGEST Boundary Kept KeptState KeptStates
+recollect.store.tables.lasting: Lasting redact_rows
+recollect.store.tables.lineage: Candidate Lineage Request SharedResponse
+recollect.store.tables.live: MEDIA SUMMARY LiveRow LiveSessions MessageRow
+recollect.store.tables.raw: HeldSession HeldStream RawCache Sizes
+recollect.store.tables.rules: Exclusion Exclusions Rules
+recollect.store.tables.session_rows: Place SessionRow SessionRows
+recollect.store.tables.sessions: ANY_SESSION SORTS SessionFilter SessionHeader
+recollect.store.tables.sources: KnownSource Sources path_key
+recollect.store.tables.steps: Response Step Steps StoredSession
+recollect.store.tables.streams: HALF_BYTES Ancestry NamedValues Streams by_root
+recollect.store.tables.texts: Redaction Texts UnreadLine
+recollect.store.tables.tombstones: FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones TombstoneTable hidden_path
+recollect.store.tables.tombstones: without_forgotten
+"""
 # The records and functions that cross the door load on first use: a search needs hardly any of them.
-_load = lazy_names(__name__, __file__)
+_load = lazy_names(__name__, _NAMES)
 if TYPE_CHECKING:
     from collections.abc import Callable
 

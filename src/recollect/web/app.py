@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from queue import Empty, LifoQueue
 from threading import BoundedSemaphore
@@ -28,7 +29,7 @@ from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from recollect.api import Memory, open_memory
@@ -137,7 +138,7 @@ def _needs_sweep(memory: Memory) -> bool:
     return bool(freshness.files_changed) and freshness.is_quick
 
 
-FOLDER = Path(__file__).parent
+FOLDER = files("recollect.web")
 LIVE_PATH = "/live"
 _MOST_OF_A_FORM = 64 * 1024
 _STATIC = {
@@ -241,7 +242,7 @@ async def _static(request: Request) -> Response:
     if request.path_params["name"] not in _STATIC:
         return Response(status_code=404)
     path, kind = _STATIC[request.path_params["name"]]
-    return FileResponse(path, media_type=kind)
+    return Response(path.read_bytes(), media_type=kind)
 
 
 async def _live(site: Site, request: Request) -> Response:
@@ -311,7 +312,7 @@ def plain(value: Any) -> Any:
 
 
 def templates() -> Environment:
-    environment = html.templates(FOLDER / "templates")
+    environment = html.templates("recollect.web")
     environment.globals.update(
         charts=charts,
         link=link,

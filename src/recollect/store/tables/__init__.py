@@ -2,7 +2,6 @@
 
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from recollect.store.tables.table import BOTH, Table
@@ -10,8 +9,9 @@ from recollect.store.tables.table import BOTH, Table
 
 @cache
 def _modules() -> list[ModuleType]:
-    files = sorted(Path(__file__).parent.glob("[a-z]*.py"))
-    return [import_module(f"{__name__}.{file.stem}") for file in files]
+    from pkgutil import iter_modules  # a search needs no list of the tables
+
+    return [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
 
 
 def declared(database: str) -> list[Table]:
