@@ -9,7 +9,7 @@ import pytest
 from recollect.agentkit.protocol import Cursor, EventRecord, Record, SessionInfo, Source, Usage
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
-from recollect.sweep import SweepReport
+from recollect.sweep_report import SweepReport
 from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 
 

@@ -30,7 +30,7 @@ recollect.recall: StatLine Stats TimelineEntry Unfinished
 recollect.schema: Asked Cost Covers Digest Event OpenEnds Outcome Problem Quote RanTests Session SessionSource Signal
 recollect.schema: Tally to_json
 recollect.sessions: TranscriptItem
-recollect.sweep: SweepReport
+recollect.sweep_report: SweepReport
 """
 TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ if TYPE_CHECKING:
         to_json,
     )
     from recollect.sessions import TranscriptItem
-    from recollect.sweep import SweepReport
+    from recollect.sweep_report import SweepReport
 else:
     __getattr__ = lazy_names(__name__, _NAMES)
 

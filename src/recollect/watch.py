@@ -20,7 +20,8 @@ from recollect.config import Settings
 from recollect.errors import RecollectError
 from recollect.sessions import with_group_homes
 from recollect.store import NETWORK_FILE_SYSTEMS, WatchState, file_system_type, open_store, watch_lock
-from recollect.sweep import SweepReport, sweep
+from recollect.sweep import sweep
+from recollect.sweep_report import SweepReport
 from recollect.text import silent
 
 FULL_SECONDS = 600

@@ -21,7 +21,7 @@ from recollect import Event, Problem, Session
 from recollect.api import Memory, doctor, open_memory
 from recollect.errors import RecollectError
 from recollect.schema import Digest
-from recollect.sweep import SweepReport
+from recollect.sweep_report import SweepReport
 from tests.faults.work import Writers, texts_on_disk
 from tests.forks import fork_server, is_forkable
 from tests.logs import AgentLog

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from recollect.ingest import Freshness
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Problem, Session
-    from recollect.sweep import SweepReport
+    from recollect.sweep_report import SweepReport
 
 
 class Memory(Reading):

@@ -41,7 +41,8 @@ from recollect.store import (
     sweep_lock,
     write_lock,
 )
-from recollect.sweep import SweepReport, sweep
+from recollect.sweep import sweep
+from recollect.sweep_report import SweepReport
 from recollect.text import Progress
 
 # What is done about the faults of a part, or of a database, in this order

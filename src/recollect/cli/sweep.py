@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from recollect.care import AgentTotals, DistilledTotals, RetentionStatus, Status
     from recollect.retention import BudgetReport
     from recollect.schema import Problem, Session
-    from recollect.sweep import SweepReport
+    from recollect.sweep_report import SweepReport
     from recollect.watch import Attempt
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from recollect.api import Memory
     from recollect.schema import Session
-    from recollect.sweep import SweepReport
+    from recollect.sweep_report import SweepReport
 
 MET_AGAIN, NOT_MET_AGAIN = "met again", "not met again"
 
