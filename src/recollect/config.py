@@ -149,18 +149,8 @@ def load_settings(
 
 def _values(config: Mapping[str, Any], config_path: Path) -> dict[str, Any]:
     """What the sections of the settings file say, checked."""
-    return {
-        "domains": _domains(config.get("domains", {}), config_path),
-        "rules": _rules(config.get("tasks", {}), config_path),
-        **_capture(config.get("capture", {}), config_path),
-        "redaction": _redaction(config.get("redact", {}), config_path),
-        "exchanges": _exchange_rules(config.get("exchanges", {}), config_path),
-        "graphiti": _graphiti(config.get("graphiti", {}), config_path),
-        "limits": _limits(config.get("retention", {}), config_path),
-        "hooks": _hooks(config.get("hooks", {}), config_path),
-        "archive_message_chars": _archive(config.get("archive", {}), config_path),
-        "notify": _notify(config.get("notify", {}), config_path),
-    }
+    capture = _capture(config.get("capture", {}), config_path)
+    return capture | {name: read(config.get(section, {}), config_path) for name, (section, read) in _READ.items()}
 
 
 def read_hooks(path: Path) -> Mapping[str, bool | list[str]]:
@@ -187,9 +177,7 @@ def freshness_mode() -> str:
 
 def _fresh(capture: Any, path: Path) -> str:
     mode = _only(capture, _CAPTURE, "capture", path).get("fresh", FRESH_MODES[0])
-    if mode not in FRESH_MODES:
-        raise BadConfig(f"Unknown mode in {path}: capture.fresh = {mode!r}", f"known: {', '.join(FRESH_MODES)}")
-    return str(mode)
+    return _one_of(FRESH_MODES, mode, "capture.fresh", path)
 
 
 def require_folders(flags: Sequence[str]) -> None:
@@ -338,20 +326,13 @@ def _domains(domains: Any, path: Path) -> Mapping[str, str]:
 
 def _capture(capture: Any, path: Path) -> dict[str, Any]:
     section = _only(capture, _CAPTURE, "capture", path)
-    is_enabled, default = section.get("enabled", True), section.get("default", CAPTURE_DEFAULTS[0])
+    is_enabled = section.get("enabled", True)
     if not isinstance(is_enabled, bool):
         raise BadConfig(f"Wrong type in {path}: capture.enabled", "write true or false")
-    if default not in CAPTURE_DEFAULTS:
-        raise BadConfig(
-            f"Unknown default in {path}: capture.default = {default!r}", f"known: {', '.join(CAPTURE_DEFAULTS)}"
-        )
-    allow = _patterns(section, "allow", path)
+    default = _one_of(CAPTURE_DEFAULTS, section.get("default", CAPTURE_DEFAULTS[0]), "capture.default", path)
+    allow, exclude = _patterns(section, "allow", path), _patterns(section, "exclude", path)
     is_asking = default == CAPTURE_DEFAULTS[1]
-    return {
-        "is_capturing": is_enabled,
-        "exclude": _patterns(section, "exclude", path),
-        "allow": allow if is_asking else None,
-    }
+    return {"is_capturing": is_enabled, "exclude": exclude, "allow": allow if is_asking else None}
 
 
 def _hooks(hooks: Any, path: Path) -> dict[str, bool | list[str]]:
@@ -403,31 +384,39 @@ def _redaction(given: Any, path: Path) -> "RedactionRules":
 
 
 def _exchange_rules(exchanges: Any, path: Path) -> "ExchangeRules":
-    known = {item.name: item.default for item in fields(distill.ExchangeRules)}
-    return distill.ExchangeRules(**_of_kinds(_only(exchanges, known, "exchanges", path), known, "exchanges", path))
+    return distill.ExchangeRules(**_fields_of(distill.ExchangeRules, exchanges, "exchanges", path))
 
 
 def _graphiti(given: Any, path: Path) -> "GraphitiSettings":
-    known = {item.name: item.default for item in fields(graphiti.GraphitiSettings)}
-    settings = graphiti.GraphitiSettings(**_of_kinds(_only(given, known, "graphiti", path), known, "graphiti", path))
+    settings = graphiti.GraphitiSettings(**_fields_of(graphiti.GraphitiSettings, given, "graphiti", path))
     if problem := settings.problem():
         raise BadConfig(f"Invalid setting in {path}: {problem}", "see docs/graphiti.md")
     return settings
 
 
 def _limits(given: Any, path: Path) -> "Limits":
-    known = {item.name: item.default for item in fields(retention.Limits)}
-    section = dict(_only(given, known, "retention", path))
+    section = dict(_section(given, "retention", path))
     for name in [name for name in section if name.endswith("_cap")]:
         section[name] = _size(section[name], f"retention.{name}", path)
-    limits = retention.Limits(**_of_kinds(section, known, "retention", path))
-    if limits.cadence not in retention.CADENCES:
-        raise BadConfig(f"Unknown cadence in {path}: {limits.cadence}", f"known: {', '.join(retention.CADENCES)}")
+    limits = retention.Limits(**_fields_of(retention.Limits, section, "retention", path))
+    _one_of(retention.CADENCES, limits.cadence, "retention.cadence", path)
     if limits.raw_soft_cap > limits.raw_hard_cap:
         raise BadConfig(
             f"retention.raw_soft_cap is above raw_hard_cap in {path}", "eviction starts at the soft cap: lower it"
         )
     return limits
+
+
+def _fields_of(kind: Any, given: Any, name: str, path: Path) -> Mapping[str, Any]:
+    """The section, if it gives nothing but fields of a dataclass."""
+    known = {item.name: item.default for item in fields(kind)}
+    return _of_kinds(_only(given, known, name, path), known, name, path)
+
+
+def _one_of(known: Collection[str], value: Any, name: str, path: Path) -> str:
+    if value not in known:
+        raise BadConfig(f"Unknown value in {path}: {name} = {value!r}", f"known: {', '.join(known)}")
+    return str(value)
 
 
 def _of_kinds(section: Mapping[str, Any], known: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
@@ -473,6 +462,18 @@ def _notify(notify: Any, path: Path) -> tuple[str, ...]:
         ) from error
 
 
+# By the name of a setting its section, and what reads that.
+_READ = {
+    "domains": ("domains", _domains),
+    "rules": ("tasks", _rules),
+    "redaction": ("redact", _redaction),
+    "exchanges": ("exchanges", _exchange_rules),
+    "graphiti": ("graphiti", _graphiti),
+    "limits": ("retention", _limits),
+    "hooks": ("hooks", _hooks),
+    "archive_message_chars": ("archive", _archive),
+    "notify": ("notify", _notify),
+}
 _ADVICE = "edit the file by hand"
 
 

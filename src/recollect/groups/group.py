@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -52,8 +53,6 @@ def get_group(store: Store, folder: Path, name: str) -> Group:
     groups = {group.name: group for group in all_groups(store, folder)}
     if name in groups:
         return groups[name]
-    from difflib import get_close_matches  # only where a name was mistyped
-
     near = get_close_matches(name, groups, 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "`recollect group list` lists groups"
     raise NotFound(f"No group has this name: {name}", hint)
@@ -440,24 +439,12 @@ def clear_session(
     The agent is closed first: were all to end after that, it would go on with the same session at the next prompt.
     """
     active, name = sessions.require(), sessions.clean(name)
-    archive = _archived(active, Path(group.conversations), name, find, write)
+    archive = None
+    with suppress(NotFound):  # it was never stored: excluded, forgotten, or without a word in it
+        archive = str(write(find(active), Path(group.conversations), name))
     signal_close(Path(group.ipc))
     change: dict[str, object] = {"session_uid": active, "name": name, "archive": archive}
     return Cleared(sessions.put_aside(name, answer(change)), archive)
-
-
-def _archived(
-    session_uid: str,
-    folder: Path,
-    name: str,
-    find: Callable[[str], Session],
-    write: Callable[[Session, Path, str], Path],
-) -> str | None:
-    try:
-        session = find(session_uid)
-    except NotFound:
-        return None  # it was never stored: excluded, forgotten, or without a word in it
-    return str(write(session, folder, name))
 
 
 def resume_session(group: Group, sessions: GroupSessions, target: str, save_as: str | None, answer: Answer) -> Resumed:

@@ -83,31 +83,13 @@ class Appender:
 
     def _make(self, key: str, facts: Mapping[str, Any], native_id: str | None) -> LiveRow:
         named = {name: self.name(value) for name in FACTS[1:] if (value := facts.get(name))}
-        title = facts.get("title")
-        at_ms = facts.get("created_ms") or now_ms()
-        row = LiveRow(
-            agent=self.agent,
-            native_id=native_id or uuid.uuid4().hex,
+        title, at_ms = facts.get("title"), facts.get("created_ms") or now_ms()
+        row = self._blank(native_id or uuid.uuid4().hex, named | {"key": self.name(key)})._replace(
             parent=facts.get("parent"),
-            key=self.name(key),
-            channel=named.get("channel"),
-            chat_id=named.get("chat_id"),
-            user_id=named.get("user_id"),
-            character_id=named.get("character_id"),
             title=self.redactor.text(title) if title else None,
             metadata=orjson.dumps(self.redactor.value(dict(facts.get("metadata") or {}))).decode(),
-            state="{}",
             created_ms=at_ms,
             updated_ms=at_ms,
-            archived_ms=None,
-            shown_ms=0,
-            last_position=0,
-            first_position=0,
-            messages=0,
-            turns=0,
-            tool_calls=0,
-            media=0,
-            tokens=0,
         )
         return self.store.live.open(row)
 
@@ -168,10 +150,11 @@ class Appender:
         key = facts.get("key")
         if not key:
             return
+        held = self.store.live.find(self.agent, key)
+        unique = key if held is None else f"{key}#{native_id[:8]}"  # another machine's session of the same name
         figures: dict[str, Any] = self.store.live.figures(self.agent, native_id)
-        row = self._blank(native_id, key, facts)
         self.store.live.open(
-            row._replace(
+            self._blank(native_id, {**facts, "key": unique})._replace(
                 **figures,
                 title=next((facts[name] for name in ("title_3", "title_2") if facts.get(name)), None),
                 metadata=orjson.dumps(details.get("host") or {}).decode(),
@@ -180,13 +163,11 @@ class Appender:
             )
         )
 
-    def _blank(self, native_id: str, key: str, facts: Mapping[str, Any]) -> LiveRow:
-        held = self.store.live.find(self.agent, key)
-        unique = key if held is None else f"{key}#{native_id[:8]}"  # another machine's session of the same name
+    def _blank(self, native_id: str, facts: Mapping[str, Any]) -> LiveRow:
+        """A session with nothing in it yet."""
         values: dict[str, Any] = dict.fromkeys(LiveRow._fields, 0)
-        values |= {name: facts.get(name) for name in FACTS}
-        values |= {"agent": self.agent, "native_id": native_id, "parent": None, "key": unique, "state": "{}"}
-        return LiveRow(**values)
+        values |= {name: facts.get(name) for name in (*FACTS, "parent", "title", "archived_ms")}
+        return LiveRow(**{**values, "agent": self.agent, "native_id": native_id, "parent": None, "state": "{}"})
 
 
 def session_info(row: LiveRow, **changes: Any) -> SessionInfo:
