@@ -79,7 +79,7 @@ class _Watcher:
         self._stop = stop
         self._tell = tell
         self._changed: set[Path] = set()
-        self._is_full_due = True
+        self.is_full_due = True  # everything is looked at next
         self._swept_at = 0.0  # by the wall's clock, like all here: the other one stops while the machine sleeps
         self._pause_until = 0.0
         self._failures = 0
@@ -93,17 +93,13 @@ class _Watcher:
         pause = self._pause_until - time.time()
         if pause > _LOOK_SECONDS or (pause > 0 and self._stop.wait(pause)):
             return
-        if self._is_full_due or time.time() - self._swept_at >= FULL_SECONDS:
+        if self.is_full_due or time.time() - self._swept_at >= FULL_SECONDS:
             self._sweep(None)
         elif sources := self._finder.find(self._changed):
             self.note(source.path for source in sources)  # in case this sweep fails: a folder is new only once
             self._sweep(sources)
         else:
             self._changed.clear()
-
-    def be_thorough(self) -> None:
-        """Have everything looked at next."""
-        self._is_full_due = True
 
     def _sweep(self, sources: list[Source] | None) -> None:
         began, files = time.time(), None if sources is None else len(sources)
@@ -119,7 +115,7 @@ class _Watcher:
             self._tell(Attempt(files, error=error))
             return
         if sources is None:
-            self._is_full_due, self._swept_at = False, began
+            self.is_full_due, self._swept_at = False, began
         else:
             self._pause_until = time.time() + min((time.time() - began) * _REST, _LONGEST_REST)
         self._failures = 0
@@ -138,7 +134,7 @@ def watch(
     with _announced(settings, every_minutes):
         if every_minutes is not None:
             while not stop.is_set():
-                watcher.be_thorough()
+                watcher.is_full_due = True
                 watcher.work()
                 stop.wait(every_minutes * 60)
             return
@@ -158,7 +154,7 @@ def _watch_homes(watcher: _Watcher, roots: dict[str, tuple[Path, ...]], stop: Ev
     looked_at = 0.0
     for number, paths in enumerate(_changes([root for agent in roots.values() for root in agent], stop)):
         if number == 0 or time.time() - looked_at > _ASLEEP_SECONDS:
-            watcher.be_thorough()
+            watcher.is_full_due = True
         watcher.note(paths)
         watcher.work()
         looked_at = time.time()

@@ -230,7 +230,7 @@ class Groups:
         """Write what the group's agent may know into its IPC folder; `tasks` is what the host adds."""
         group = self.get(name)
         shown = self.all() if name == MAIN_GROUP else [group]
-        groups.write_snapshots(groups.Snapshot(group, shown, self.sessions(name).history(), self._todos(group), tasks))
+        groups.write_snapshots(group, shown, self.sessions(name).history(), self._todos(group), tasks)
 
     def renew_snapshots(self) -> None:
         """Write the snapshots of all groups that have had any."""

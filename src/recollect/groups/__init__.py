@@ -6,7 +6,7 @@ _NAMES = """
 recollect.groups.group: ActiveSession Bookmark Cleared Group GroupSessions Mount Resumed active_of add_group all_groups
 recollect.groups.group: clear_session get_group global_file home_of instructions_file key_of mounts_of new_group
 recollect.groups.group: remove_group resume_session with_paragraph
-recollect.groups.ipc: Answered Host Request Snapshot answer_requests ask bookmark_history has_requests write_snapshots
+recollect.groups.ipc: Answered Host Request answer_requests ask bookmark_history has_requests write_snapshots
 recollect.groups.runner: Run RunReport prepare_home run_agent
 """
 TYPE_CHECKING = False  # `typing` takes long to load
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         Answered,
         Host,
         Request,
-        Snapshot,
         answer_requests,
         ask,
         bookmark_history,

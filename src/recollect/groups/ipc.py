@@ -42,17 +42,6 @@ _FIELDS: dict[str, dict[str, bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a group's agent may know of its sessions and tasks."""
-
-    group: Group
-    groups: Sequence[Group]
-    bookmarks: Sequence[Bookmark]
-    todos: Sequence[str]
-    tasks: Sequence[Any]  # what the host passes on
-
-
-@dataclass(frozen=True, slots=True)
 class Answered:
     """A request that was answered; `error` is the code of what was wrong with it."""
 
@@ -62,20 +51,22 @@ class Answered:
     error: str | None
 
 
-def write_snapshots(snapshot: Snapshot) -> None:
-    """Write what the agent reads, each file whole; its folders for requests, answers and follow-ups are made too."""
-    about = {"version": VERSION, "group": snapshot.group.name, "written_at": rfc3339(now_ms())}
+def write_snapshots(
+    group: Group, groups: Sequence[Group], bookmarks: Sequence[Bookmark], todos: Sequence[str], tasks: Sequence[Any]
+) -> None:
+    """Write what a group's agent may know of its sessions and of `tasks`, which the host passes on; each file whole.
+
+    Its folders for requests, answers and follow-ups are made too.
+    """
+    about = {"version": VERSION, "group": group.name, "written_at": rfc3339(now_ms())}
+    known = [{"name": other.name, "agent": other.agent} for other in groups]
+    current = {"session_uid": group.session_uid, "todos": list(todos), "tasks": list(tasks)}
     files = {
-        HISTORY_NAME: about | bookmark_history(snapshot.group, snapshot.bookmarks),
-        GROUPS_NAME: about | {"groups": [{"name": group.name, "agent": group.agent} for group in snapshot.groups]},
-        TASKS_NAME: about
-        | {
-            "session_uid": snapshot.group.session_uid,
-            "todos": list(snapshot.todos),
-            "tasks": list(snapshot.tasks),
-        },
+        HISTORY_NAME: about | bookmark_history(group, bookmarks),
+        GROUPS_NAME: about | {"groups": known},
+        TASKS_NAME: about | current,
     }
-    with open_shared(Path(snapshot.group.ipc)) as folder:
+    with open_shared(Path(group.ipc)) as folder:
         for name in (TASKS, ANSWERS, INPUT):
             with folder.below(name):
                 pass

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, urlencode
 
 from recollect import api, redact
@@ -32,9 +32,11 @@ _MOST_NAMES = 12
 _UNCHANGED_S, _MOST_UNCHANGED = 60.0, 32
 _UNFINISHED_WORD = re.compile(r"\w{3,}$")  # which may still be typed
 _FACETS = ("agent", "repo", "branch", "model")
+_DAYS = {"today": 1, "7d": 7, "30d": 30, "90d": 90, "1y": 365}
 PERIODS = {"today": "Today", "7d": "7 days", "30d": "30 days", "1y": "Year"}
 
 Records = dict[str, Any]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,14 @@ class Unchanged:
     def __init__(self) -> None:
         self._held: dict[str, tuple[tuple[int, ...], float, Any]] = {}
 
-    def get(self, memory: Memory, name: str, read: Callable[[], Any]) -> Any:
+    def get(self, memory: Memory, name: str, read: Callable[[], _T]) -> _T:
         commits, now = memory.commits(), monotonic()
         known = self._held.get(name)
         if known is None or known[0] != commits or now - known[1] > _UNCHANGED_S:
             if len(self._held) >= _MOST_UNCHANGED:
                 self._held.clear()
             known = self._held[name] = (commits, now, read())
-        return known[2]
+        return cast(_T, known[2])
 
 
 _UNCHANGED = Unchanged()
@@ -82,7 +84,9 @@ def home(memory: Memory, params: Params) -> Records:
     overview = _UNCHANGED.get(memory, "overview", memory.overview)
     return {
         "recent": recent,
-        "running": [session for session in recent if _is_running(session.updated_at)],
+        "running": [
+            session for session in recent if session.updated and datetime.now(UTC) - session.updated < _RUNNING
+        ],
         "candidates": _UNCHANGED.get(memory, "candidates", memory.knowledge.candidates),
         "open": _UNCHANGED.get(memory, "open", partial(memory.unfinished, Filters(since="30d"), limit=6)),
         "spending": memory.spending(),
@@ -90,10 +94,6 @@ def home(memory: Memory, params: Params) -> Records:
         "warnings": list(_warnings(overview)),
         "overview": overview,
     }
-
-
-def _is_running(updated_at: str | None) -> bool:
-    return updated_at is not None and datetime.now(UTC) - datetime.fromisoformat(updated_at) < _RUNNING
 
 
 def _warnings(overview: Overview) -> Iterator[dict[str, str]]:
@@ -138,8 +138,7 @@ def search(memory: Memory, params: Params) -> Records:
 
 
 def _known_facets(memory: Memory) -> dict[str, list[str]]:
-    facets: dict[str, list[str]] = _UNCHANGED.get(memory, "facets", partial(_facets, memory))
-    return facets
+    return _UNCHANGED.get(memory, "facets", partial(_facets, memory))
 
 
 def _facets(memory: Memory) -> dict[str, list[str]]:
@@ -171,14 +170,12 @@ def sessions(memory: Memory, params: Params) -> Records:
 
 def _count(memory: Memory, text: str | None, filters: Filters, is_idle: bool | None) -> int:
     read = partial(memory.count_sessions, filters, text=text, roots_only=True, is_idle=is_idle)
-    counted: int = _UNCHANGED.get(memory, f"count {text} {filters} {is_idle}", read)
-    return counted
+    return _UNCHANGED.get(memory, f"count {text} {filters} {is_idle}", read)
 
 
 def agents(memory: Memory) -> list[str]:
     """The agents that there are sessions of."""
-    known: list[str] = _UNCHANGED.get(memory, "agents", partial(memory.names, "agent"))
-    return known
+    return _UNCHANGED.get(memory, "agents", partial(memory.names, "agent"))
 
 
 def views(memory: Memory, params: Params) -> Records:
@@ -307,7 +304,7 @@ def stats(memory: Memory, params: Params) -> Records:
     """Tokens, money and work by a breakdown of choice, by day, and compared with the period before."""
     filters = params.filters if params.filters.since else params.filters._replace(since="30d")
     by = params.text("by", "repo")
-    days = _days_of(str(filters.since))
+    days = _DAYS.get(str(filters.since))
     before = filters._replace(since=f"{2 * days}d", before=f"{days}d") if days else None
     read = partial(_counted, memory)
     chosen = next((name for name in _COMPARED if getattr(filters, name)), None)
@@ -333,11 +330,6 @@ def stats(memory: Memory, params: Params) -> Records:
 def _counted(memory: Memory, count: Callable[[str, Filters], Any], by: str, filters: Filters) -> Any:
     """A part of the statistics; another breakdown of the same period has most of them in common."""
     return _UNCHANGED.get(memory, f"{count.__name__} {by} {filters}", partial(count, by, filters))
-
-
-def _days_of(since: str) -> int | None:
-    known = {"today": 1, "7d": 7, "30d": 30, "90d": 90, "1y": 365}
-    return known.get(since)
 
 
 def care(memory: Memory, params: Params) -> Records:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from recollect import kinds
-from recollect.api import Memory, make_room, open_memory
+from recollect.api import Annotations, Memory, make_room, open_memory
 from recollect.archive import Exchange, Step, SubAgent, diffs_by_event, files_changed, read_exchanges
 from recollect.errors import NeedsAnswer, NotFound
 from recollect.schema import Digest, Event, Session
@@ -307,13 +307,28 @@ class Done(NamedTuple):
 Action = Callable[[Params], Done]
 
 
-def _annotate(said: str, change: Callable[[Memory, Session, Params], object], *, refreshes: bool = False) -> Action:
+def _change(
+    said: str,
+    shown: Callable[[Memory, Params], Records],
+    change: Callable[[Memory, Params], object],
+    *,
+    refreshes: bool = False,
+) -> Action:
     def act(params: Params) -> Done:
         with open_memory(create=False) as memory:
-            change(memory, memory.session(params.path["uid"]), params)
-        return Done(said, annotations, refreshes=refreshes)
+            change(memory, params)
+        return Done(said, shown, refreshes=refreshes)
 
     return act
+
+
+def _annotate(
+    said: str, change: Callable[[Annotations, Session, Callable[[str], str]], object], *, refreshes: bool = False
+) -> Action:
+    def annotate(memory: Memory, params: Params) -> None:
+        change(memory.annotations, memory.session(params.path["uid"]), params.text)
+
+    return _change(said, annotations, annotate, refreshes=refreshes)
 
 
 def _forget(params: Params) -> Done:
@@ -328,50 +343,33 @@ def _forget(params: Params) -> Done:
 
 
 def _judge(verdict: str) -> Action:
-    def act(params: Params) -> Done:
-        with open_memory(create=False) as memory:
-            memory.knowledge.judge(params.path["uid"], verdict)
-        return Done(verdict.capitalize(), pages.fact)
-
-    return act
-
-
-def _save_view(params: Params) -> Done:
-    with open_memory(create=False) as memory:
-        memory.annotations.save_view(params.text("name"), params.text("query"))
-    return Done("Saved", pages.views)
-
-
-def _drop_view(params: Params) -> Done:
-    with open_memory(create=False) as memory:
-        memory.annotations.drop_view(params.text("name"))
-    return Done("Removed", pages.views)
+    return _change(
+        verdict.capitalize(), pages.fact, lambda memory, params: memory.knowledge.judge(params.path["uid"], verdict)
+    )
 
 
 _SESSION = "/session/{uid:path}"
 ACTIONS: dict[str, Action] = {
-    f"{_SESSION}/star": _annotate("Starred", lambda memory, chosen, _: memory.annotations.star(chosen)),
-    f"{_SESSION}/unstar": _annotate("Star removed", lambda memory, chosen, _: memory.annotations.star(chosen, False)),
-    f"{_SESSION}/tag": _annotate(
-        "Tagged", lambda memory, chosen, params: memory.annotations.tag(chosen, params.text("tag"))
-    ),
-    f"{_SESSION}/untag": _annotate(
-        "Tag removed", lambda memory, chosen, params: memory.annotations.untag(chosen, params.text("tag"))
-    ),
-    f"{_SESSION}/note": _annotate(
-        "Noted", lambda memory, chosen, params: memory.annotations.note(chosen, params.text("note"))
-    ),
+    f"{_SESSION}/star": _annotate("Starred", lambda notes, chosen, _: notes.star(chosen)),
+    f"{_SESSION}/unstar": _annotate("Star removed", lambda notes, chosen, _: notes.star(chosen, False)),
+    f"{_SESSION}/tag": _annotate("Tagged", lambda notes, chosen, text: notes.tag(chosen, text("tag"))),
+    f"{_SESSION}/untag": _annotate("Tag removed", lambda notes, chosen, text: notes.untag(chosen, text("tag"))),
+    f"{_SESSION}/note": _annotate("Noted", lambda notes, chosen, text: notes.note(chosen, text("note"))),
     f"{_SESSION}/drop-note": _annotate(
-        "Note removed", lambda memory, chosen, params: memory.annotations.drop_note(chosen, params.text("note"))
+        "Note removed", lambda notes, chosen, text: notes.drop_note(chosen, text("note"))
     ),
     f"{_SESSION}/rename": _annotate(
-        "Renamed",
-        lambda memory, chosen, params: memory.annotations.rename(chosen, params.text("name")),
-        refreshes=True,
+        "Renamed", lambda notes, chosen, text: notes.rename(chosen, text("name")), refreshes=True
     ),
     f"{_SESSION}/forget": _forget,
-    "/sessions/views/save": _save_view,
-    "/sessions/views/drop": _drop_view,
+    "/sessions/views/save": _change(
+        "Saved",
+        pages.views,
+        lambda memory, params: memory.annotations.save_view(params.text("name"), params.text("query")),
+    ),
+    "/sessions/views/drop": _change(
+        "Removed", pages.views, lambda memory, params: memory.annotations.drop_view(params.text("name"))
+    ),
     "/fact/{uid}/promote": _judge("promoted"),
     "/fact/{uid}/pin": _judge("pinned"),
     "/fact/{uid}/reject": _judge("rejected"),
