@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from recollect import distill, failpoints, redact, retention, sessions
 from recollect.agents import adapters, get_adapter, session_variables
 from recollect.errors import BadConfig, NotFound, NotInGroup, UsageError
+from recollect.files import write_all, written_beside
 from recollect.home import data_path, store_path
 from recollect.knowledge import graphiti
 from recollect.recall import HOOK_DEFAULTS
@@ -544,8 +545,7 @@ def read_value(text: str) -> Any:
 def write_settings(path: Path, text: str) -> None:
     """Replace the file at once: a crash leaves the old one or the new one, with the rights it had."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    if path.exists():
-        beside.chmod(path.stat().st_mode & 0o777)
-    beside.replace(path)
+    with written_beside(path) as fd:
+        write_all(fd, text.encode())
+        if path.exists():
+            os.fchmod(fd, path.stat().st_mode & 0o777)

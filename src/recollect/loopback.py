@@ -1,7 +1,7 @@
 """Serving this machine's user alone: a socket on the loopback, and requests that can only come from here."""
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,14 @@ def bind(port: int | None, usual_port: int) -> socket.socket:
             return opened
         opened.close()
     raise Busy(f"Port is taken: {port}", "choose another with `--port`, or leave it out")
+
+
+def headers_of(raw: Collection[tuple[bytes, bytes]]) -> dict[str, str] | None:
+    """The headers by name; None if one that decides is there twice, because another program may read the other one."""
+    names = [name for name, _ in raw if name in (b"host", b"origin", b"authorization")]
+    if len(names) != len(set(names)):
+        return None
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
 
 
 def has_own_host(headers: Mapping[str, str], port: int) -> bool:

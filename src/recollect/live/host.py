@@ -1,7 +1,7 @@
 """Live: the write and recall API for agent hosts."""
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -383,7 +383,10 @@ class Live:
         assert isinstance(event, EventRecord)
         for _ in range(_TRIES):
             row = self._open(key)
-            _place(records, row, lambda row=row: self._appender.next_position(row))  # type: ignore[misc]
+            for record in records:
+                record.native_session_id = row.native_id
+                if isinstance(record, EventRecord):
+                    record.position = self._appender.next_position(row)
             try:
                 written = self._appender.append(row, records, changes)
             except Moved:
@@ -461,15 +464,6 @@ def _usage(tokens: Mapping[str, int], usd: float | None, event: EventRecord) -> 
     for name, count in tokens.items():
         setattr(usage, _TOKENS[name], count)
     return [usage]
-
-
-def _place(
-    records: "Iterable[EventRecord | Usage | SessionInfo]", row: LiveRow, next_position: Callable[[], int]
-) -> None:
-    for record in records:
-        record.native_session_id = row.native_id
-        if isinstance(record, EventRecord):
-            record.position = next_position()
 
 
 def _message(row: MessageRow, payload: Mapping[str, Any]) -> Message:

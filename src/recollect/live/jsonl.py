@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from recollect.agentkit.files import open_beneath
 from recollect.agentkit.lines import LINE_LIMIT_BYTES
 from recollect.agentkit.values import as_id, parse_time_ms, short_hash
 from recollect.errors import NotFound, SourceUnreadable
+from recollect.files import written_beside
 from recollect.live.appender import calls_of
 from recollect.live.host import Live
 from recollect.live.records import FileStatus, ImportReport, LiveSession, Message
@@ -163,18 +164,11 @@ def _moment(value: Any) -> datetime | None:
     else:
         value_ms = parse_time_ms(value) or 0
         if not value_ms and isinstance(value, str):
-            return _local(value)
+            with suppress(ValueError):
+                return datetime.fromisoformat(value).astimezone()  # as Python writes it, without a zone: the host's own
     try:
         return datetime.fromtimestamp(value_ms / 1000).astimezone() if value_ms > 0 else None
     except (OverflowError, OSError, ValueError):
-        return None
-
-
-def _local(text: str) -> datetime | None:
-    """A time as Python writes it, without a zone: the host's own."""
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
         return None
 
 
@@ -203,8 +197,7 @@ def write_file(path: Path, session: LiveSession, messages: Iterable[Message], be
     kept: dict[str | None, list[bytes]] = defaultdict(list)
     for _, _, follows, raw in before.skipped if before is not None else ():
         kept[follows].append(raw + b"\n")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
+    with written_beside(path) as fd, open(fd, "wb", closefd=False) as file:
         file.write(header(session, before.header if before is not None else None))
         file.writelines(kept.pop(None, ()))
         for message in messages:
@@ -213,8 +206,7 @@ def write_file(path: Path, session: LiveSession, messages: Iterable[Message], be
         for lines in kept.values():
             file.writelines(lines)
         file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+        os.fsync(fd)
 
 
 @contextmanager
@@ -238,7 +230,8 @@ class Tail:
         start = max(0, size - _TAIL_BYTES)
         data = os.pread(fd, size - start, start)
         whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data) and _is_torn(data[len(whole) :]):
+        # A last line without its end was cut, unless it can be read: other hosts may end a file so.
+        if len(whole) < len(data) and _parsed(data[len(whole) :]) is None:
             size -= len(data) - len(whole)
             os.ftruncate(fd, size)
             data = whole
@@ -253,11 +246,6 @@ class Tail:
         if lines:
             os.pwrite(self._fd, b"\n" * self._needs_end + lines, self._size)
             os.fsync(self._fd)
-
-
-def _is_torn(line: bytes) -> bool:
-    """Whether a last line without its end was cut; other hosts may end a file without one."""
-    return _parsed(line) is None
 
 
 def _parsed(line: bytes) -> Any:

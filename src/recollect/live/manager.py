@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -43,7 +43,7 @@ from recollect.live.jsonl import (
     write_file,
 )
 from recollect.live.recall import lines_for_people
-from recollect.live.records import FileStatus, ImportReport, LiveSession, Message
+from recollect.live.records import FileStatus, LiveSession, Message
 from recollect.schema import event_uid, session_uid
 from recollect.store import LiveRow, Moved
 from recollect.text import plural
@@ -136,10 +136,6 @@ class SessionManager:
     def status(self) -> Sequence[FileStatus]:
         """How far each file is behind the store, or the store behind a file."""
         return Backfill(self.live).status(self.folder)
-
-    def import_files(self, *, dry_run: bool = False) -> ImportReport:
-        """Store what only the files have."""
-        return Backfill(self.live).run(self.folder, dry_run=dry_run)
 
     def derive(self, key: str) -> Path:
         """Make a session's file again from the store."""
@@ -286,50 +282,6 @@ Key = Mapping[str, Any]  # project_key, session_id, and of a sub-agent's transcr
 Entry = Mapping[str, Any]
 
 
-class RecollectSessionStore:
-    """The `session_store` of an agent SDK's options.
-
-    Sessions can be resumed after the local transcript is gone. They are the sessions that a sweep of the transcripts
-    finds: searched, distilled and forgotten like all others. A secret resumes as its mark.
-    """
-
-    def __init__(self, memory: Memory | None = None) -> None:
-        """Without a memory, opens the user's own."""
-        self._memory = memory if memory is not None else open_memory()
-        self._is_own = memory is None
-        self._threaded = AsyncLive(Transcripts(self._memory))
-
-    async def append(self, key: Key, entries: list[Any]) -> None:
-        """Store entries; one with a `uuid` that is stored already is left out."""
-        await self._threaded.append(key, entries)
-
-    async def load(self, key: Key) -> list[Any] | None:
-        """All entries of a transcript in the order they were appended; None if there are none."""
-        return await self._threaded.load(key)  # type: ignore[no-any-return]
-
-    async def list_sessions(self, project_key: str) -> list[Any]:
-        """The sessions of a project, without those of sub-agents, and when each was last appended to."""
-        return await self._threaded.list_sessions(project_key)  # type: ignore[no-any-return]
-
-    async def list_session_summaries(self, project_key: str) -> list[Any]:
-        """The SDK's own summaries of the sessions of a project."""
-        return await self._threaded.list_session_summaries(project_key)  # type: ignore[no-any-return]
-
-    async def delete(self, key: Key) -> None:
-        """Delete a transcript to the last byte, with all its sub-agents' unless the key names one of those."""
-        await self._threaded.delete(key)
-
-    async def list_subkeys(self, key: Key) -> list[str]:
-        """The subpaths of a session's sub-agents."""
-        return await self._threaded.list_subkeys(key)  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        """Finish what was begun; a memory that was opened here is closed."""
-        self._threaded.close()
-        if self._is_own:
-            self._memory.close()
-
-
 def _sdk() -> ModuleType:
     """The module of the agent whose SDK takes a session store."""
     names = (name for agent in BUILT_IN if (name := profile_of(agent).sdk_module))
@@ -337,7 +289,7 @@ def _sdk() -> ModuleType:
 
 
 class Transcripts:
-    """The same, one call at a time."""
+    """The transcripts of an agent's SDK, one call at a time."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -347,6 +299,7 @@ class Transcripts:
         self._readers: OrderedDict[str, Any] = OrderedDict()
 
     def append(self, key: Key, entries: Sequence[Entry]) -> None:
+        """Store entries; one with a `uuid` that is stored already is left out."""
         for _ in range(_TRIES if entries else 0):
             row = self._open(key)
             new = self._new(row, entries)
@@ -405,6 +358,7 @@ class Transcripts:
         return {"state": orjson.dumps(self._appender.redactor.value(summary)).decode()}
 
     def load(self, key: Key) -> list[dict[str, Any]] | None:
+        """All entries of a transcript in the order they were appended; None if there are none."""
         row = self._appender.find(_name(key))
         if row is None:
             return None
@@ -414,9 +368,11 @@ class Transcripts:
         return [entry for entry in entries if entry is not None] or None
 
     def list_sessions(self, project_key: str) -> list[dict[str, Any]]:
+        """The sessions of a project, without those of sub-agents, and when each was last appended to."""
         return [{"session_id": row.chat_id, "mtime": row.updated_ms} for row in self._sessions(project_key)]
 
     def list_session_summaries(self, project_key: str) -> list[dict[str, Any]]:
+        """The SDK's own summaries of the sessions of a project."""
         rows = self._sessions(project_key)
         return [{**orjson.loads(row.state), "mtime": row.updated_ms} for row in rows if row.state != "{}"]
 
@@ -434,9 +390,11 @@ class Transcripts:
         return rows if not subpath else [row for row in rows if row.character_id == self._appender.name(subpath)]
 
     def list_subkeys(self, key: Key) -> list[str]:
+        """The subpaths of a session's sub-agents."""
         return sorted(row.character_id for row in self._below(key) if row.character_id is not None)
 
     def delete(self, key: Key) -> None:
+        """Delete a transcript to the last byte, with all its sub-agents' unless the key names one of those."""
         rows = self._below(key)
         for row in rows:
             self._readers.pop(row.native_id, None)
@@ -448,3 +406,41 @@ class Transcripts:
 
 def _name(key: Key) -> str:
     return "/".join(filter(None, (key["project_key"], key["session_id"], key.get("subpath"))))
+
+
+def _threaded(method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """A method of the transcripts as a coroutine."""
+
+    @wraps(method)
+    async def run(store: "RecollectSessionStore", *args: Any) -> Any:
+        return await store._live.run(method, store._transcripts, *args)
+
+    return run
+
+
+class RecollectSessionStore:
+    """The `session_store` of an agent SDK's options.
+
+    Sessions can be resumed after the local transcript is gone. They are the sessions that a sweep of the transcripts
+    finds: searched, distilled and forgotten like all others. A secret resumes as its mark.
+    """
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        """Without a memory, opens the user's own."""
+        self._memory = memory if memory is not None else open_memory()
+        self._is_own = memory is None
+        self._transcripts = Transcripts(self._memory)
+        self._live = AsyncLive(self._transcripts)
+
+    append = _threaded(Transcripts.append)
+    load = _threaded(Transcripts.load)
+    list_sessions = _threaded(Transcripts.list_sessions)
+    list_session_summaries = _threaded(Transcripts.list_session_summaries)
+    list_subkeys = _threaded(Transcripts.list_subkeys)
+    delete = _threaded(Transcripts.delete)
+
+    def close(self) -> None:
+        """Finish what was begun; a memory that was opened here is closed."""
+        self._live.close()
+        if self._is_own:
+            self._memory.close()

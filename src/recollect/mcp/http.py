@@ -16,7 +16,7 @@ from typing import Any
 
 from recollect.errors import RecollectError
 from recollect.files import write_new
-from recollect.loopback import HOST, has_own_host, has_own_origin, read_body
+from recollect.loopback import HOST, has_own_host, has_own_origin, headers_of, read_body
 from recollect.mcp.door import INSTRUCTIONS, Door
 from recollect.mcp.server import HANDSHAKES, MODERN, MOST_BYTES, Server, parse
 
@@ -74,12 +74,9 @@ class App:
     async def __call__(self, scope: Message, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
         if scope["type"] != "http":
             return
-        names = [name for name, _ in scope["headers"]]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        has_twins = any(names.count(name) > 1 for name in (b"host", b"origin", b"authorization"))
-        refusal = judge(scope["method"], scope["path"], headers, self._port, self._token)
-        if has_twins:
-            refusal = Refusal.WRONG_HOST
+        refusal: Refusal | None = Refusal.WRONG_HOST
+        if (headers := headers_of(scope["headers"])) is not None:
+            refusal = judge(scope["method"], scope["path"], headers, self._port, self._token)
         body = None if refusal else await read_body(receive, MOST_BYTES)
         if refusal is None and body is None:
             refusal = Refusal.TOO_LONG

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
+from recollect.files import replace_file
+
 MOST_HITS = 400_000  # in one scan; no real text of that size comes near
 SECONDS = 2.0  # of processor time, for a text of any usual size
 SECONDS_PER_MB = 0.5  # for larger ones
@@ -274,13 +276,7 @@ class _Cache:
         return b""
 
     def _write(self, path: Path, content: bytes) -> None:
-        new = path.with_name(f"{path.name}.{os.getpid()}.new")
-        try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-                file.write(self._seal(content) + content)
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        replace_file(path, self._seal(content) + content, is_durable=False)
         for old in path.parent.glob(f"{_CACHE_PREFIX}*.hs"):
             if old != path:
                 old.unlink(missing_ok=True)

@@ -17,11 +17,10 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recollect.loopback import has_own_host, has_own_origin
+from recollect.loopback import has_own_host, has_own_origin, headers_of
 
 CODE_HEADER = "recollect-code"
 VISIT_HEADER = "recollect-visit"
@@ -135,16 +134,10 @@ class Guard:
                 message["headers"] = [*message["headers"], *_RAW_HEADERS]
             await send(message)
 
-        raw = scope["headers"]
-        names = [name for name, _ in raw if name in (b"host", b"origin", b"authorization")]
-        has_twins = len(names) != len(set(names))
-        headers = dict(Headers(raw=raw).items())
-        verdict = (
-            Verdict.WRONG_HOST
-            if has_twins
-            else judge(scope["method"], scope["path"], headers, self._port, self._tokens)
-        )
-        is_from_user = headers.get("sec-fetch-mode") == "navigate" and _has_own_client(scope)
+        verdict = Verdict.WRONG_HOST
+        if headers := headers_of(scope["headers"]):
+            verdict = judge(scope["method"], scope["path"], headers, self._port, self._tokens)
+        is_from_user = headers is not None and headers.get("sec-fetch-mode") == "navigate" and _has_own_client(scope)
         answer = self._app if verdict is Verdict.ANSWER else self._refusal(verdict, is_from_user)
         await answer(scope, receive, send_guarded)
 
