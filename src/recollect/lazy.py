@@ -3,7 +3,7 @@
 The package imports them under `if TYPE_CHECKING:`, where type checkers and readers find them, and lists them a second
 time as text for the running program: `python tools/doors.py` writes that list, and a test compares the two.
 `__getattr__` belongs into the `else:`, where type checkers do not see it: they would take any name for one that the
-package has. Doors that no search, hook, server or status line passes import plainly.
+package has.
 
 Code outside imports from the package only, and calls what it seldom needs through it (`from recollect import care`,
 then `care.make_backup(…)`): that costs nothing until it is called, and no import is hidden in a function.

@@ -1,23 +1,35 @@
 """Sessions as documents: Markdown and HTML to read and share, JSON with everything, digests as a folder of pages."""
 
-from recollect.archive import html
-from recollect.archive.documents import (
-    FORMATS,
-    Detail,
-    digest_name,
-    document_name,
-    patches,
-    render,
-    write_named,
-    write_new,
-)
-from recollect.archive.html import (
-    Exchange,
-    Step,
-    SubAgent,
-    diffs_by_event,
-    files_changed,
-    read_exchanges,
-    require_web_parts,
-)
-from recollect.archive.wording import compact
+from recollect.lazy import lazy_names
+
+_NAMES = """
+recollect.archive: html
+recollect.archive.documents: FORMATS Detail digest_name document_name patches render write_named write_new
+recollect.archive.html: Exchange Step SubAgent diffs_by_event files_changed read_exchanges require_web_parts
+recollect.archive.wording: compact
+"""
+TYPE_CHECKING = False  # `typing` takes long to load
+if TYPE_CHECKING:
+    from recollect.archive import html
+    from recollect.archive.documents import (
+        FORMATS,
+        Detail,
+        digest_name,
+        document_name,
+        patches,
+        render,
+        write_named,
+        write_new,
+    )
+    from recollect.archive.html import (
+        Exchange,
+        Step,
+        SubAgent,
+        diffs_by_event,
+        files_changed,
+        read_exchanges,
+        require_web_parts,
+    )
+    from recollect.archive.wording import compact
+else:
+    __getattr__ = lazy_names(__name__, _NAMES)

@@ -17,11 +17,25 @@ lasting row follows within ten seconds, digests with the next sweep. The store h
 soft cap evicts it.
 """
 
-from recollect.live.host import Live
-from recollect.live.jsonl import Backfill
-from recollect.live.manager import AsyncLive, ManagedSession, RecollectSessionStore, Reply, SessionManager, route
-from recollect.live.recall import SearchResult
-from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, LiveStatus, Media, Message
+from typing import TYPE_CHECKING
+
+from recollect.lazy import lazy_names
+
+_NAMES = """
+recollect.live.host: Live
+recollect.live.jsonl: Backfill
+recollect.live.manager: AsyncLive ManagedSession RecollectSessionStore Reply SessionManager route
+recollect.live.recall: SearchResult
+recollect.live.records: Appended FileStatus ImportReport LiveSession LiveStatus Media Message
+"""
+if TYPE_CHECKING:
+    from recollect.live.host import Live
+    from recollect.live.jsonl import Backfill
+    from recollect.live.manager import AsyncLive, ManagedSession, RecollectSessionStore, Reply, SessionManager, route
+    from recollect.live.recall import SearchResult
+    from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, LiveStatus, Media, Message
+else:
+    __getattr__ = lazy_names(__name__, _NAMES)
 
 __all__ = [
     "Appended",
