@@ -39,12 +39,15 @@ def sweep(
         work = _Sweep(store, settings, progress)
         for step in BEFORE_READING:
             step(work)
+        sessions_before = store.sessions.count()
+        work.rescue()
         changes = find_changes(store, settings.host, settings.roots, work.redactor, verify=verify, only=only)
         changes.note(store)  # which files are gone, back, or moved
         work.report.sources, work.report.sources_gone = changes.sources, len(changes.gone)
         work.ingest(changes.tasks, is_whole=only is None)
         for step in AFTER_READING:
             step(work)
+        work.report.count(store.sessions.totals(), sessions_before)
         roots = store.sources.roots(settings.host, settings.roots)
         is_prepared = (store.folder / PREPARED_NAME).exists()  # `forget` takes it away
         if changes.tasks or work.changed or work.is_all_changed or not is_prepared:
@@ -65,7 +68,6 @@ class _Sweep:
         self.store = store
         self.settings = settings
         self.progress = progress
-        self.sessions_before = store.sessions.count()
         last = read_sweep_state(store.folder)
         self.last_began_ms = (last.began_ns or 0) // 1_000_000
         self.is_all_changed = last.began_ns is None  # it was stopped: what it settled is not prepared yet
@@ -132,7 +134,6 @@ BEFORE_READING: tuple[_Step, ...] = (  # what was interrupted goes on
     lambda work: forget.finish_forgetting(work.store, work.settings.rules, work.settings.domains),
     lambda work: finish_evictions(work.store),
     lambda work: work.store.recover_appended(),
-    _Sweep.rescue,
 )
 AFTER_READING: tuple[_Step, ...] = (
     _Sweep.rescue,
@@ -144,7 +145,6 @@ AFTER_READING: tuple[_Step, ...] = (
     lambda work: forget.scrub_if_due(work.store),
     lambda work: forget.expire_answers(work.store, work.at_ms - forget.ANSWERS_KEPT_MS),
     _Sweep.keep_within_budget,
-    lambda work: work.report.count(work.store.sessions.totals(), work.sessions_before),
     lambda work: work.store.rewrites.repack_idle(work.last_began_ms - IDLE_MS, work.at_ms - IDLE_MS),
     lambda work: work.store.checkpoint(),
 )
