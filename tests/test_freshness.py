@@ -98,7 +98,9 @@ def test_an_interrupted_first_sweep_says_what_is_kept_and_how_to_go_on(
 ) -> None:
     home.append("project/one", event("s1", 2, text="zebra crossing"))
     with monkeypatch.context() as patch:
-        patch.setattr("recollect.sweep._Sweep.retain", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            "recollect.sweep.keep_within_budget", lambda *_all, **_named: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with open_memory() as memory, pytest.raises(KeyboardInterrupt):
             memory.sweep()
 
