@@ -28,6 +28,11 @@ def as_ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
+def ms_of(text: str | None) -> int | None:
+    """The same of what may be absent."""
+    return as_ms(text) if text else None
+
+
 class AsDatetime:
     """A dataclass's time as a datetime, beside the field with its text: `started` of `started_at`, `at` of `ts`.
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from recollect.clock import as_datetime
+from recollect.clock import ms_of
 from recollect.errors import NotFound
 from recollect.live.appender import text_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, fenced, one_line
@@ -262,7 +262,7 @@ def _records(session: Recall) -> list[Recalled]:
     """A session for a model: a heading with its place, then what is quoted of it."""
     place = f"{session.key} · {plural(session.message_count, 'message')} · {session.session_uid}"
     records = [
-        Recalled(AGENT, f"{session.title or 'untitled'} ({place})", session.summary or "", _ms(session.updated_at))
+        Recalled(AGENT, f"{session.title or 'untitled'} ({place})", session.summary or "", ms_of(session.updated_at))
     ]
     ends = [end for end in (session.first, session.last) if end is not None]
     quotes = _merged(session.windows)
@@ -270,7 +270,7 @@ def _records(session: Recall) -> list[Recalled]:
     for quote in [*session.preview, *[end for end in ends if end.event_uid not in seen], *quotes]:
         mark = " (match)" if quote.is_match and len(quotes) > 1 else ""
         heading = f"{quote.role}{mark}, {quote.event_uid}"
-        records.append(Recalled(_ORIGINS.get(quote.role, TOOL), heading, quote.text, _ms(quote.ts)))
+        records.append(Recalled(_ORIGINS.get(quote.role, TOOL), heading, quote.text, ms_of(quote.ts)))
     return records
 
 
@@ -281,11 +281,6 @@ def _merged(windows: tuple[tuple[Quoted, ...], ...]) -> list[Quoted]:
         if quote.is_match or quote.event_uid not in quotes:
             quotes[quote.event_uid] = quote
     return list(quotes.values())
-
-
-def _ms(ts: str | None) -> int | None:
-    moment = as_datetime(ts)
-    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def lines_for_people(result: SearchResult) -> list[str]:

@@ -5,12 +5,11 @@ asks for.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from recollect import distill, knowledge, recall
-from recollect.clock import moment_ms
+from recollect.clock import moment_ms, ms_of
 from recollect.errors import NotFound, UsageError
 from recollect.kinds import EDIT
 from recollect.mcp.door import CLEARED, RESUMED, BadArguments, Call, Page
@@ -71,10 +70,6 @@ def offset_of(cursor: str) -> int:
     if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 9:
         raise BadArguments("`cursor` must be the number at the end of an earlier answer")
     return int(cursor)
-
-
-def ms_of(when: str | None) -> int | None:
-    return round(datetime.fromisoformat(when).timestamp() * 1000) if when else None
 
 
 _TEXT_CHARS, _ABOUT_CHARS = 600, 100
