@@ -172,7 +172,7 @@ class _Sweep:
         if is_settled(store, settings.rules, settings.domains):
             return
         self.changed |= set(store.streams.dirty())
-        distil = partial(analysis.distil_sessions, store, at_ms=self.at_ms)
+        distil = partial(analysis.distil_sessions, store)
         dropped = sessions.settle_sessions(
             store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read
         )

@@ -8,8 +8,7 @@ import pytest
 
 from recollect import Memory, Session
 from recollect.analysis import VERSION
-from recollect.distill.markdown import render_digest
-from recollect.distill.stored import write_digest
+from recollect.distill.markdown import render_digest, write_digest
 from recollect.errors import NotFound
 from recollect.schema import OUTCOMES, Digest
 from tests.conftest import SHARED, needs_shared, swept

@@ -4,20 +4,39 @@ Everything here is pure: a session's row, its events and a few payloads in, reco
 kinds, roles, statuses, tools and texts, so that all agents are judged alike. `recollect.analysis` reads and stores.
 """
 
+from dataclasses import dataclass
+
 from recollect.lazy import lazy_names
 
 VERSION = 12  # of what is distilled: digests of another one are made again
 
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRules:
+    """The settings of `[exchanges]`."""
+
+    max_tokens: int = 1000
+    max_result_chars: int = 200
+    max_error_chars: int = 500
+    keep_reasoning: bool = True
+    keep_tool_calls: bool = True
+
+
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.distill import shell, words
-    from recollect.distill.digest import Subject, extend
-    from recollect.distill.exchange_rules import ExchangeRules
+    from recollect.distill.digest import Part, Subject, activity_of, closed, extend, join, make_part
     from recollect.distill.exchanges import Exchange, cut
-    from recollect.distill.markdown import brief_digest, inert, inert_lines, render_digest
-    from recollect.distill.part import LINE_CHARS, Around, Part, activity_of, closed, join, make_part
+    from recollect.distill.markdown import (
+        brief_digest,
+        inert,
+        inert_lines,
+        parse_digest,
+        render_digest,
+        searchable,
+        write_digest,
+    )
     from recollect.distill.signals import asks_back, refusal_reason, weighed
-    from recollect.distill.stored import parse_digest, searchable, write_digest
     from recollect.distill.texts import estimate_tokens, excerpt, one_line, payload_text, sentences, shortened, word_set
     from recollect.distill.trace import CALLS, PAUSE_MS, Payloads, SuiteRun, Trace, read_trace
 else:

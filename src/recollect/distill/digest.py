@@ -1,22 +1,38 @@
-"""The digest of a session: what was asked, done and left open, in its own words, small enough to keep for ever."""
+"""The digest of a session: what was asked, done and left open, in its own words, small enough to keep for ever.
+
+A long session is distilled in parts that are joined; most sessions are one part. Beside its digest a part has the
+session's signals, and its work, tokens and money by minute and model.
+"""
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import words
-from recollect.distill.outcome import SPOKEN, Ending, Todo, is_interruption, is_work
+from recollect.distill import VERSION, words
+from recollect.distill.outcome import SPOKEN, Ending, Todo, find_ending, is_interruption, is_work, judge, todo_list
 from recollect.distill.shell import command_given, commit_message
-from recollect.distill.signals import asks_back, counted, error_key
+from recollect.distill.signals import asks_back, corrections, counted, error_key, find_signals, weighed
 from recollect.distill.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
-from recollect.distill.trace import CALLS, MOST_COMMITS, NOTES, PLAN, Payloads, SuiteRun, Trace, Use
+from recollect.distill.trace import (
+    CALLS,
+    MOST_COMMITS,
+    NO_TIME,
+    NOTES,
+    PLAN,
+    Payloads,
+    SuiteRun,
+    Trace,
+    Use,
+    settle,
+)
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
-from recollect.sessions import has_subject
-from recollect.store import Step
+from recollect.sessions import MINUTE_MS, Used, has_subject, tokens_of
+from recollect.store import ActivityRow, Response, Step, UseRow
 
 FIRST_REQUEST_CHARS = 400
 REQUEST_CHARS = 200
@@ -30,12 +46,8 @@ MOST_TOOLS = 12
 MOST_QUOTES = 6
 MOST_SUB_AGENTS = 12
 NOT_THE_END = "the session went on without words of the agent"
-FAILED, NOT_FINISHED, INTERRUPTED, STOPPED = (
-    "failed",
-    "not finished",
-    "interrupted",
-    "stopped",
-)  # requests that the agent acted on
+# Of requests that the agent acted on.
+FAILED, NOT_FINISHED, INTERRUPTED, STOPPED = "failed", "not finished", "interrupted", "stopped"
 CORRECTION, PASTED_FAILURE = "correction", "output pasted"
 _STEPS_OF_HEADING = 3
 
@@ -55,6 +67,9 @@ class Subject:
     usd_is_estimate: bool
     started_ms: int | None
     ended_ms: int | None
+    covers: Covers | None = None  # and the rest only with the last part of a session
+    sub_agents: Sequence[str] = ()
+    models: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +81,14 @@ class Findings:
     corrections: Sequence[tuple[Step, str]]  # where the user set the agent right, and with what words
     todos: Sequence[Todo]
     ending: Ending
-    sub_agents: Sequence[str] = ()
-    models: Sequence[str] = ()
 
 
-def make_digest(
-    subject: Subject, covers: Covers, trace: Trace, payloads: Payloads, findings: Findings, width: int = 1
-) -> Digest:
+def _make_digest(subject: Subject, trace: Trace, payloads: Payloads, findings: Findings, width: int) -> Digest:
     """The digest of a session whose trace is settled; lists of names are cut at `width` times their length."""
     edited = Counter(_inside(path, subject.cwd) for edit in trace.edits if not edit.has_failed for path in edit.paths)
     return Digest(
         session_uid=subject.session_uid,
-        covers=covers,
+        covers=subject.covers or Covers(0, None, VERSION),
         title=shortened(subject.title, LINE_CHARS) if subject.title else None,
         outcome=findings.outcome,
         requests=_requests(trace, payloads),
@@ -105,8 +116,8 @@ def make_digest(
         intervention_count=len(trace.interventions),
         decisions=tuple(_quote(step, _decision(trace, step, payloads)) for step in trace.decisions[-MOST_QUOTES:]),
         snippets=tuple(_quote(*found) for found in _ends(_confirmed(trace), MOST_QUOTES // 2, MOST_QUOTES // 2)),
-        sub_agents=tuple(findings.sub_agents[:MOST_SUB_AGENTS]),
-        models=tuple(findings.models[:MOST_QUOTES]),
+        sub_agents=tuple(subject.sub_agents[:MOST_SUB_AGENTS]),
+        models=tuple(subject.models[:MOST_QUOTES]),
         tokens=subject.tokens,
         usd=subject.usd,
         usd_is_estimate=subject.usd_is_estimate,
@@ -485,3 +496,169 @@ def _acted_on(unanswered: tuple[Quote, ...], new: Digest) -> tuple[Quote, ...]:
     if not unanswered or not new.tools or unanswered[-1].note:
         return unanswered
     return (*unanswered[:-1], replace(unanswered[-1], note=NOT_FINISHED))
+
+
+def activity_of(subject: Subject, minutes: Sequence[ActivityRow], used: Sequence[Used]) -> tuple[ActivityRow, ...]:
+    """Work by minute, and tokens by minute and model; the rows' money adds up to the session's, cent for cent."""
+    begun = NO_TIME if subject.started_ms is None else subject.started_ms // MINUTE_MS
+    rows = {(row.minute, row.model): row for row in _spent(subject, used, begun)}
+    models = dict(reversed(rows))  # the first of each minute: its row has the work too
+    for work in (ActivityRow(begun, ""), *minutes):
+        key = work.minute, models.get(work.minute, "")
+        row = rows.get(key, ActivityRow(*key))
+        rows[key] = row._replace(active_ms=row.active_ms + work.active_ms, turns=row.turns + work.turns)
+    if subject.usd is not None and not any(row.usd is not None for row in rows.values()):
+        first = min(rows)
+        rows[first] = rows[first]._replace(usd=subject.usd)
+    return tuple(rows[key] for key in sorted(rows))
+
+
+def _spent(subject: Subject, used: Sequence[Used], begun: int) -> list[ActivityRow]:
+    """Tokens by minute and model, each with its share of the session's money."""
+    groups: dict[tuple[int, str], list[Used]] = {}
+    for one in used:
+        groups.setdefault((begun if one.minute is None else one.minute, one.model or "unknown"), []).append(one)
+    shares = _shared(subject.usd, groups)
+    rows = [ActivityRow(*key, *tokens_of(groups[key]))._replace(usd=shares.get(key)) for key in sorted(groups)]
+    for name, count in subject.tokens.items():
+        rows = _limited(rows, name, count)
+    return rows
+
+
+def _limited(rows: list[ActivityRow], name: str, limit: int) -> list[ActivityRow]:
+    """Rows with no more tokens of a sort than the session has: what it holds of its sub-agents' is counted there."""
+    over = sum(getattr(row, name) for row in rows) - limit
+    limited = []
+    for row in rows:
+        taken = max(0, min(over, getattr(row, name)))
+        over -= taken
+        limited.append(row._replace(**{name: getattr(row, name) - taken}) if taken else row)
+    return limited
+
+
+def _shared(usd: float | None, groups: Mapping[tuple[int, str], Sequence[Used]]) -> dict[tuple[int, str], float]:
+    """A session's money split by what the responses cost, each by itself; the last share takes what rounding leaves.
+
+    Responses without a price have no share, unless none has one: then the agent's own figure is split by tokens.
+    """
+    if usd is None or not groups:
+        return {}
+    priced = [key for key in groups if any(one.priced for one in groups[key])]
+    weights: dict[tuple[int, str], float] = {key: sum(one.picodollars for one in groups[key]) for key in sorted(priced)}
+    weights = weights or {key: sum(map(weighed, groups[key])) for key in sorted(groups)}
+    keys, total = list(weights), sum(weights.values())
+    shares = {key: round(usd * (weights[key] / total if total else 1 / len(keys)), 9) for key in keys[:-1]}
+    return shares | {keys[-1]: usd - sum(shares.values())}
+
+
+_NAME_CHARS, _SAMPLE_CHARS = 300, 160
+_DAY_MINUTES = 24 * 60
+_WIDTH = 50  # lists of names in a closed part are that many times as long: what is rare there may be frequent in all
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is distilled from some events of a session, from its beginning on or since the last part."""
+
+    digest: Digest
+    signals: tuple[Signal, ...]
+    minutes: tuple[ActivityRow, ...]  # of all models
+    tools: tuple[UseRow, ...]
+    commands: tuple[UseRow, ...]
+    all_bytes: int
+    kept_bytes: int
+    todos: dict[str, Todo]
+    latest: Step | None
+    has_worked: bool
+
+
+def make_part(
+    subject: Subject,
+    session_class: str,
+    trace: Trace,
+    payloads: Payloads,
+    responses: Sequence[Response],
+    before: Part | None = None,
+) -> Part:
+    """Distil a part from its trace, the payloads its trace wants and its responses."""
+    settle(trace, payloads)
+    todos = todo_list(trace.todo_calls, payloads, {} if before is None else before.todos)
+    listed = () if subject.covers is None else tuple(todos.values())  # only the end tells what is left to do
+    ending = find_ending(trace, payloads)
+    outcome = judge(trace, ending, listed, session_class)
+    # Above a sub-agent is another agent: what that says is no human's correction.
+    corrected = [] if session_class == schema.SUB_AGENT else list(corrections(trace))
+    is_real = session_class != schema.WARM_UP  # what warms a cache is cancelled half-way: it counts for nothing
+    signals = find_signals(subject.session_uid, trace, corrected, listed, responses, payloads) if is_real else []
+    findings = Findings(outcome, signals, corrected, listed, ending)
+    has_own = trace.has_own
+    worked = sorted(set(trace.turns) | set(trace.active_ms)) if has_own else ()
+    return Part(
+        _make_digest(subject, trace, payloads, findings, 1 if before is None and subject.covers else _WIDTH),
+        tuple(signals),
+        tuple(ActivityRow(at, "", active_ms=trace.active_ms.get(at, 0), turns=trace.turns.get(at, 0)) for at in worked),
+        _uses(trace.tools) if has_own and is_real else (),
+        _uses(trace.commands) if has_own and is_real else (),
+        trace.all_bytes if has_own else 0,
+        trace.kept_bytes if has_own else 0,
+        todos,
+        trace.latest,
+        trace.has_worked,
+    )
+
+
+def _uses(uses: Mapping[tuple[int, str], Use]) -> tuple[UseRow, ...]:
+    """Uses by minute and name; only the last failure of a name on a day says what it was."""
+    last = {(minute // _DAY_MINUTES, name): use for (minute, name), use in sorted(uses.items()) if use.last_failure}
+    rows = []
+    for (minute, name), use in sorted(uses.items()):
+        failure = use.last_failure if last.get((minute // _DAY_MINUTES, name)) is use else None
+        sample, event = ("", None) if failure is None else (failure.summary[:_SAMPLE_CHARS], failure.uid)
+        name = shortened(name, _NAME_CHARS)
+        rows.append(UseRow(minute, name, sample, use.count, use.failures, use.refusals, event))
+    return tuple(rows)
+
+
+def closed(subject: Subject) -> Subject:
+    """The subject of a part that is not the last: what may still change is not in it."""
+    return Subject(subject.session_uid, None, subject.cwd, {}, None, False, None, None)
+
+
+def join(before: Part | None, part: Part, *, is_last: bool) -> Part:
+    """A part together with all before it."""
+    if not is_last:
+        ends = OpenEnds(failing_tests=part.digest.open.failing_tests)
+        part = replace(part, digest=replace(part.digest, open=ends))
+    if before is None:
+        return part
+    minutes = {row.minute: row for row in before.minutes}
+    for row in part.minutes:
+        old = minutes.get(row.minute, ActivityRow(row.minute, ""))
+        minutes[row.minute] = old._replace(active_ms=old.active_ms + row.active_ms, turns=old.turns + row.turns)
+    digest = extend(before.digest, part.digest, 1 if is_last else _WIDTH)
+    return replace(
+        part,
+        digest=replace(digest, active_s=sum(row.active_ms for row in minutes.values()) // 1000),
+        signals=before.signals + part.signals,
+        minutes=tuple(minutes[minute] for minute in sorted(minutes)),
+        tools=_joined_uses(before.tools, part.tools),
+        commands=_joined_uses(before.commands, part.commands),
+        all_bytes=before.all_bytes + part.all_bytes,
+        kept_bytes=before.kept_bytes + part.kept_bytes,
+    )
+
+
+def _joined_uses(old: Iterable[UseRow], new: Iterable[UseRow]) -> tuple[UseRow, ...]:
+    uses = {(row.minute, row.name): row for row in old}
+    for row in new:
+        known = uses.get((row.minute, row.name))
+        if known is not None:
+            row = row._replace(
+                uses=known.uses + row.uses,
+                failures=known.failures + row.failures,
+                refusals=known.refusals + row.refusals,
+                sample=row.sample or known.sample,
+                event=row.event or known.event,
+            )
+        uses[row.minute, row.name] = row
+    return tuple(sorted(uses.values(), key=attrgetter("minute", "name")))

@@ -14,7 +14,6 @@ from recollect import schema
 from recollect.agentkit.calls import find_patches, named_path, patched_paths
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
-from recollect.distill.verdict import tests_failed, verdict
 from recollect.kinds import OPENED_PULL_REQUEST
 from recollect.sessions import MINUTE_MS
 from recollect.store import IS_ABANDONED, Step
@@ -237,9 +236,9 @@ def _settle_tests(trace: Trace, payloads: Payloads) -> None:
         run.command = shell.command_given(payloads.get(run.call.event_uid, {})) or run.command
         output, has_failed = _output(result, payloads), result.kind == schema.ERROR
         if has_failed and words.was_cut_off(result.summary):
-            run.has_passed = False if tests_failed(output) else None
+            run.has_passed = False if shell.tests_failed(output) else None
         else:
-            run.has_passed = verdict(run.command, result.summary, output, has_failed=has_failed)
+            run.has_passed = shell.verdict(run.command, result.summary, output, has_failed=has_failed)
 
 
 def _settle_commands(trace: Trace, payloads: Payloads) -> None:

@@ -6,7 +6,7 @@ sessions when it is asked for, so that the order in which sessions were read mak
 
 from recollect.lazy import lazy_names
 
-VERSION = 11  # of the rules: what another one derived is derived again
+VERSION = 12  # of the rules: what another one derived is derived again
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from recollect.knowledge.asking import relevance, topic_words
 from recollect.knowledge.demands import (
     MESSAGE_CHARS,
     SENTENCE_CHARS,
-    asks_change,
     demanded,
     demands,
     proposal_in,
@@ -26,7 +25,7 @@ from recollect.knowledge.demands import (
     without_code,
 )
 from recollect.knowledge.facts import Finding, Material, Turn, decided, is_plan
-from recollect.knowledge.records import ANSWER, COMMIT, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
+from recollect.knowledge.records import ANSWER, COMMIT, LEAST_CONFIDENCE, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
@@ -198,29 +197,6 @@ _DOES = re.compile(
     re.I,
 )
 _TESTS = re.compile(r"(?:add|write|update|create) (?:[\w`-]+ ){0,4}tests?\b", re.I)
-# Before a verb: not that of a step, which says nothing of how things should be.
-_STEP = r"(?:check|look|see|review|run|test|commit|push|continue|start|read|write|fix|find|show|explain|try|do|go)\b"
-# How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
-_DIRECTS = re.compile(
-    r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
-    r"(?:don'?t|do not|never|always|use|keep(?! going)|make|only|instead|rather|you should|should(?! we| i"
-    r"| all)|let'?s not|it should|both"
-    r"|we (?:should|need|must|don'?t|want)|i (?:do )?(?:want|prefer|don'?t want|would like|did not|didn'?t)"
-    r"|i(?:'d| would) (?:\w+ )?(?:prefer|rather|like|want|have thought)|why not \w+ing|please"
-    r"|add|put|remove|merge|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should|break|split"
-    r"|extract|replace|drop|define|reuse)\b",
-    re.IGNORECASE,
-)
-_DIRECTS_ANYWHERE = re.compile(
-    r"\b(?:should(?:n't| not)?(?! (?:have|we|i|all))|must(?:n't| not)?|instead|we want|we don'?t need|i want"
-    rf"|i don'?t want|let'?s (?:just |not )?(?!{_STEP})\w+)\b",
-    re.IGNORECASE,
-)
-_PROPOSES = re.compile(
-    rf"\blet'?s (?:just |not )?(?!{_STEP})\w+|\binstead\b|^why not \w+ing\b|\bnever\b",
-    re.IGNORECASE,
-)
-_CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
 _RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions)/[^/]+\.md$", re.IGNORECASE)
@@ -345,20 +321,19 @@ def _aim(title: str, said: Sequence[str]) -> str | None:
 
 
 def _refusals(material: Material) -> Iterator[Finding]:
+    """Rules and choices among the words of a refusal; the rest of them only says what to do instead."""
     for step in material.trace.interventions:
         call = material.trace.calls.get(step.call_id or "")
         reason = refusal_reason(step)
         if call is None or reason is None or step.is_abandoned:
             continue
-        if len(reason.split()) < 3 or not (any(map(_directs, sentences(reason))) or asks_change(reason)):
+        confidence = max(map(demanded, sentences(reason)), default=0.0)
+        # What is chosen in place of a part of a plan may change with the next draft.
+        if confidence < (STANDING if asks_back(call) else LEAST_CONFIDENCE):
             continue
         about = _refused(material, call)
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
-        # What was refused is a step; only a rule or a choice among the words says more than what to do instead. What
-        # is chosen in place of a part of a plan may change with the next draft.
-        least = STANDING if asks_back(call) else 0.0
-        confidence = max([0.5, *(sure for sure in map(demanded, sentences(reason)) if sure >= least)])
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
 
@@ -369,13 +344,6 @@ def _refused(material: Material, call: Step) -> str:
         return call.summary
     heading = _HEADING.search(_plan_of(material, call))
     return f"the plan “{one_line(heading['title']).strip('*# ')}”" if heading else "the plan"
-
-
-def _directs(sentence: str) -> bool:
-    """Whether a sentence says how things should be; a question does if it proposes something."""
-    if sentence.endswith("?") and not _PROPOSES.search(sentence):
-        return False
-    return _DIRECTS_ANYWHERE.search(sentence) is not None or any(map(_DIRECTS.match, _CLAUSE_END.split(sentence)))
 
 
 def _commits(material: Material) -> Iterator[Finding]:

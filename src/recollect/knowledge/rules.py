@@ -2,7 +2,8 @@
 
 The simplest are here: which request changed which file, with hashes of the lines that were written; which commits,
 branches and pull requests it made, and which packages it took. They outlive the events, so that a line can still be
-traced to its request when its edit is gone.
+traced to its request when its edit is gone. And what an agent states of the things it worked on: values, what needs
+what, what does not go together, and the causes of what its user showed or described.
 """
 
 import re
@@ -12,13 +13,13 @@ from typing import Any
 
 from recollect import schema
 from recollect.agentkit.calls import line_hash
-from recollect.distill import shortened, words
+from recollect.distill import one_line, sentences, shortened, words
 from recollect.knowledge.decisions import decisions
-from recollect.knowledge.facts import Finding, Material, Turn, distinct, fact_rows, turns_of
-from recollect.knowledge.records import REQUIRES, TOUCHES
-from recollect.knowledge.resolutions import resolutions
+from recollect.knowledge.facts import Finding, Material, Turn, distinct, fact_rows, is_plan, turns_of
+from recollect.knowledge.records import CAUSED_BY, CONFLICTS_WITH, HAS_VALUE, REQUIRES, TOUCHES
+from recollect.knowledge.resolutions import EXPLANATION_CHARS, resolutions
 from recollect.knowledge.runs import Change, Run, changes_of, runs_of
-from recollect.knowledge.statements import causes_found, statements
+from recollect.knowledge.signature import error_in, fingerprint
 from recollect.knowledge.workflows import exchange_rows
 from recollect.store import ExchangeRow, FactRow, Step
 
@@ -125,6 +126,183 @@ def _window(change: Change) -> dict[str, Any]:
         "wrote": "".join([line_hash(text) for sign, text in lines if sign == "+"]),
         "left": "".join([line_hash(text) for sign, text in lines if sign == " "]),
     }
+
+
+STATEMENT = "statement"
+_SENTENCE_CHARS = 220
+_NAME = r"`?[A-Za-z][\w./-]*(?: [\w./][\w./-]*){0,4}?`?"
+_UNIT = r"(?:%|ms|s|seconds?|minutes?|hours?|days?|MB|GB|KB|connections?)"
+_VALUE = rf"(?P<value>`?\"?-?[\d.]+\s?{_UNIT}?\"?`?(?!\w|\.\d)|`[^`]{{1,40}}`|true|false)"
+_SET = re.compile(
+    rf"(?:(?:^|[.:!—–-]\s+|\b(?:the|now|so|and)\s+)(?P<name>{_NAME}) (?:is |are |was |has been )?(?:now )?"
+    r"(?:set|changed|increased|raised|reduced|lowered|bumped|updated)"
+    rf"|\b(?:[Ii]ncreased|[Rr]aised|[Rr]educed|[Ll]owered|[Bb]umped|[Ss]et|[Cc]hanged) (?:the )?(?P<name2>{_NAME}))"
+    rf" (?:from \S+(?: \w+)? )?to {_VALUE}"
+)
+_BEGINS = r"(?:^|[,.:!] )(?:ah,? |so,? |because |since |but |and |as |the )*"
+_OTHER = re.compile(
+    rf"{_BEGINS}(?P<name>{_NAME}) (?:requires?|needs?) (?:a |an )?different (?P<what>[\w -]{{3,40}})", re.IGNORECASE
+)
+_CONFLICT = re.compile(
+    rf"{_BEGINS}(?P<name>{_NAME}) (?:conflicts with|is (?:incompatible|not compatible) with|isn't compatible with"
+    r"|does(?:n't| not) work with|cannot be used with) (?:(?:a|an|the) )?(?P<what>[`\w./ -]{3,50})",
+    re.IGNORECASE,
+)
+_REQUIRES = re.compile(
+    rf"^(?:the )?(?P<name>{_NAME}) requires (?:a |an |the )?(?P<what>[`A-Za-z][\w`./ -]{{2,60}})", re.IGNORECASE
+)
+_GOES_ON = re.compile(r" (?:because|since|so|when|if|which|that|and|but|as|or|to) .*")  # behind the name of a thing
+# Plain words without which none of the patterns can match: looking for them takes a tenth of the time.
+_SET_WORDS = ("set", "chang", "increas", "rais", "reduc", "lower", "bump", "updat")
+_CONFLICT_WORDS = ("conflict", "compatible", "work with", "used with")
+_STATING_WORDS = ("different ", " requires ", *_CONFLICT_WORDS)
+# What begins no name, and what is in none.
+_NO_NAMES = re.compile(
+    r"(?:this|that|it|which|what|these|those|they|we|you|i|he|the user|there|one|each|all|both|nothing|if|when|while"
+    r"|because|since|but|so|as|step|currently|main|signature|issue|problem|cause)\b"
+    r"|.*\b(?:is|are|might|may|now|would|could|explicitly|that|and|or|to|of|was|will)\b",
+    re.IGNORECASE,
+)
+
+
+def statements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
+    """Facts that an agent states in so many words; of values, only those set by a change before the words."""
+    for turn in turns:
+        is_problem = any(turn.has(step) for step, _ in material.trace.insights)
+        changed = next((change.position for change in changes if turn.start < change.position < turn.end), turn.end)
+        stated = [
+            finding
+            for position, step in enumerate(turn.steps, turn.start)
+            if step.kind in (schema.ASSISTANT_MSG, schema.COMPLETION)
+            for finding in _stated(material, turn, step, has_changed=position > changed, is_problem=is_problem)
+        ]
+        named = {one.subject for one in stated if one.predicate == CONFLICTS_WITH and not _is_default(one)}
+        yield from (one for one in stated if not (_is_default(one) and one.subject in named))
+
+
+def named_cause(sentence: str) -> str:
+    """The value that a finding names (“the expiry is set to 0” is `expiry = 0`), or all of what it says."""
+    match = _SET.search(sentence)
+    name = match["name"] if match else None
+    return f"{_plain(name)} = {_plain(match['value'])}" if match and name and _is_name(name) else sentence
+
+
+def _is_default(finding: Finding) -> bool:
+    """Whether a conflict only says that something else is needed; words that name what is in the way say more."""
+    return (
+        finding.predicate == CONFLICTS_WITH
+        and finding.object[1].startswith("default ")
+        and "different " in finding.text
+    )
+
+
+def _stated(material: Material, turn: Turn, step: Step, *, has_changed: bool, is_problem: bool) -> Iterator[Finding]:
+    said = material.text(step)
+    lowered = said.lower()
+    has_changed = has_changed and _may_set(lowered)
+    if not has_changed and not any(word in lowered for word in _STATING_WORDS):
+        return
+    for sentence in sentences(said):
+        if len(sentence) > _SENTENCE_CHARS or sentence.endswith("?"):
+            continue
+        quote, lowered = [(step, sentence)], sentence.lower()
+        if has_changed and _may_set(lowered) and (match := _SET.search(sentence)):
+            yield from _value(turn, quote, match["name"] or match["name2"], match["value"], is_problem=is_problem)
+        elif "different " in lowered and (match := _OTHER.search(sentence)):
+            default = f"default {_plain(match['what'])}"
+            text = f"{match['name']} does not work with the {default}: {sentence}"
+            yield from _pair(CONFLICTS_WITH, match["name"], default, text, 0.65, quote)
+        elif any(word in lowered for word in _CONFLICT_WORDS) and (match := _CONFLICT.search(sentence)):
+            yield from _pair(CONFLICTS_WITH, match["name"], match["what"], sentence, 0.65, quote)
+        elif " requires " in lowered and (match := _REQUIRES.search(sentence)):
+            yield from _pair(REQUIRES, match["name"], match["what"], sentence, 0.6, quote)
+
+
+def _may_set(lowered: str) -> bool:
+    return " to " in lowered and any(word in lowered for word in _SET_WORDS)
+
+
+def _pair(
+    predicate: str, name: str, other: str, text: str, confidence: float, quote: Sequence[tuple[Step, str]]
+) -> Iterator[Finding]:
+    other = _plain(_GOES_ON.sub("", one_line(other)))
+    if other and _is_name(name):
+        yield Finding(STATEMENT, predicate, ("component", _plain(name)), ("component", other), text, confidence, quote)
+
+
+def _value(
+    turn: Turn, quote: Sequence[tuple[Step, str]], name: str, value: str, *, is_problem: bool
+) -> Iterator[Finding]:
+    """A setting and its value; where it solved the problem of the request, what that took."""
+    if not _is_name(name):
+        return
+    name, value = _plain(name), _plain(value)
+    if is_problem and words.insight(quote[0][1]):
+        return  # what was wrong
+    if turn.request is not None and is_problem:
+        problem = ("problem", words.gist(turn.request.summary))
+        text = f"“{problem[1]}” took {name} = {value}"
+        yield Finding(STATEMENT, REQUIRES, problem, ("setting", f"{name} = {value}"), text, 0.65, quote)
+    else:
+        text = f"{name} = {value}: {quote[0][1]}"
+        yield Finding(STATEMENT, HAS_VALUE, ("setting", name), ("value", value), text, 0.7, quote)
+
+
+def _plain(name: str) -> str:
+    return name.strip('`" ').rstrip(".,;")
+
+
+def _is_name(name: str) -> bool:
+    return _NO_NAMES.match(name.strip("` ")) is None and len(name.split()) <= 4
+
+
+CAUSE = "cause"
+_WHOLE_CHARS = 60  # of a sentence that tells a cause by itself
+_REPORT_CHARS = 1500  # of a request that describes a problem
+_NO_CAUSE = re.compile(
+    r"\b(?:let me|the fix is|is fixed|likely not|your question|here's (?:the|what)|i'll|i will|i've completed|in how"
+    r"|look at|issues?:$)\b|```|:$",
+    re.IGNORECASE,
+)
+_PROBLEM = re.compile(
+    r"\b(?:issue|bug|errors?|wrong|broken|crash\w*|fail\w*|not (?:work|see|show|updat)\w*|does(?:n't| not)"
+    r"|is(?:n't| not)|missing|problem|weird|unexpected|stuck|hangs?|slow|timeout|why (?:is|does|do|are))\b"
+    r"|ошибк|не работает|エラー|错误|오류|fehler",
+    re.IGNORECASE,
+)
+
+
+def causes_found(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
+    """The causes that an agent found of what its user showed or described."""
+    for turn in turns:
+        if not material.is_human or turn.request is None or is_plan(material, turn.request):
+            continue
+        request = material.text(turn.request)
+        headline = error_in(request)
+        cause = next((insight for insight in material.trace.insights if turn.has(insight[0])), None)
+        if cause is None or (headline is None and not _PROBLEM.search(request[:_REPORT_CHARS])):
+            continue
+        why = _cause_sentence(material, cause)
+        if not _NO_CAUSE.search(why[1]):
+            problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
+            shown = headline or turn.request.summary
+            text = f"“{shortened(shown, 160)}”: {why[1]}"
+            yield Finding(
+                CAUSE, CAUSED_BY, problem, ("cause", named_cause(why[1])), text, 0.75, [why, (turn.request, shown)]
+            )
+
+
+def _cause_sentence(material: Material, cause: tuple[Step, str]) -> tuple[Step, str]:
+    step, text = cause
+    said = sentences(material.text(step))
+    index = next((index for index, sentence in enumerate(said) if words.insight(sentence)), None)
+    if index is None:
+        return step, shortened(one_line(text), EXPLANATION_CHARS)
+    chosen = said[index]
+    following = "".join(said[index + 1 : index + 2])
+    if (len(chosen) < _WHOLE_CHARS or chosen.endswith(":")) and not _NO_CAUSE.search(following):
+        chosen = f"{chosen} {following}"
+    return step, shortened(one_line(chosen.replace("**", "")), EXPLANATION_CHARS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ from redis.exceptions import RedisError
 
 from recollect.clock import as_datetime
 from recollect.errors import RecollectError
+from recollect.knowledge.graphiti import FALKORDB_SCHEMES, GraphitiSettings
 from recollect.knowledge.graphiti.plan import BudgetReached, Episode, TokenMeter
-from recollect.knowledge.graphiti.settings import FALKORDB_SCHEMES, GraphitiSettings
 from recollect.knowledge.records import Fact
 from recollect.text import Progress
 
@@ -192,22 +192,23 @@ _BAD_ANSWERS = (ValueError, KeyError, EmptyResponseError, RefusalError)  # of a 
 
 
 @dataclass(slots=True)
-class EpisodesPushed:
-    """What pushing exchanges did, and what the model took for it, to the token.
+class Pushed:
+    """What a push did: how many facts or exchanges were `written`, and `removed`. `facts` are all that are there now.
 
-    `failed` exchanges got an answer that made no sense; they and those `left` are pushed next time.
+    Tokens are what the model took for exchanges, to the token. `failed` exchanges got an answer that made no sense;
+    they and those `left` are pushed next time.
     """
 
-    mode: str = "episodes"
-    exchanges: int = 0
+    mode: str
+    written: int = 0
+    removed: int = 0
+    facts: int = 0
     failed: int = 0
     left: int = 0
-    removed: int = 0
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     tokens: int = 0
-    tokens_per_exchange: int = 0
     tokens_today: int = 0
     tokens_this_month: int = 0
     budget: int = 0
@@ -217,7 +218,6 @@ class EpisodesPushed:
         """Take over what was counted."""
         self.calls, self.tokens = meter.calls, meter.tokens
         self.input_tokens, self.output_tokens = meter.input_tokens, meter.output_tokens
-        self.tokens_per_exchange = meter.tokens // self.exchanges if self.exchanges else 0
         self.tokens_today, self.tokens_this_month = meter.today, meter.this_month
         self.budget, self.is_budget_reached = meter.budget, meter.is_spent
 
@@ -231,7 +231,7 @@ async def pushed_names(graph: Graph) -> dict[str, dict[str, str]]:
 
 
 async def push_episodes(
-    graph: Graph, graphiti: Graphiti, episodes: Sequence[Episode], report: EpisodesPushed, progress: Progress
+    graph: Graph, graphiti: Graphiti, episodes: Sequence[Episode], report: Pushed, progress: Progress
 ) -> None:
     """Add the episodes that are not in the graph yet, the oldest first, until the budget is reached."""
     sagas = await pushed_names(graph)
@@ -245,7 +245,7 @@ async def push_episodes(
             sagas[episode.saga][episode.name] = await _push(
                 graphiti, graph, episode, list(sagas[episode.saga].values())
             )
-            report.exchanges += 1
+            report.written += 1
         except BudgetReached:
             report.left += len(waiting) - number
             return
@@ -299,19 +299,8 @@ _DELETE_LONE_NODES = (
 )
 
 
-@dataclass(slots=True)
-class FactsPushed:
-    """What pushing facts changed in the graph. `facts` are all that are in it now."""
-
-    mode: str = "facts"
-    facts: int = 0
-    edges_written: int = 0
-    nodes_written: int = 0
-    edges_removed: int = 0
-
-
 async def push_facts(
-    graph: Graph, facts: Sequence[Fact], chosen: Collection[str] | None, own: Collection[str], report: FactsPushed
+    graph: Graph, facts: Sequence[Fact], chosen: Collection[str] | None, own: Collection[str], report: Pushed
 ) -> None:
     """Make the graph hold these facts, of `chosen` sessions or of all; what they superseded ends there, too.
 
@@ -336,9 +325,8 @@ async def push_facts(
         await add_nodes_and_edges_bulk(graph.driver, [], [], [], new[start : start + _BATCH], WordEmbedder())
     await graph.rows(_DELETE_LONE_NODES)
     report.facts += len(present) - len(changed) + len(new)
-    report.edges_written += len(new)
-    report.nodes_written += len(nodes)
-    report.edges_removed += sum(uuid not in edges for uuid in changed)
+    report.written += len(new)
+    report.removed += sum(uuid not in edges for uuid in changed)
 
 
 def _chosen_edges(facts: Sequence[Fact], chosen: Collection[str]) -> set[str]:
