@@ -14,9 +14,23 @@ from typing import Any, TypeVar
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import VERSION, words
-from recollect.distill.outcome import SPOKEN, Ending, Todo, find_ending, is_interruption, is_work, judge, todo_list
+from recollect.distill.outcome import (
+    SPOKEN,
+    Ending,
+    Todo,
+    asks_back,
+    corrections,
+    counted,
+    error_key,
+    find_ending,
+    find_signals,
+    is_interruption,
+    is_work,
+    judge,
+    todo_list,
+    weighed,
+)
 from recollect.distill.shell import command_given, commit_message
-from recollect.distill.signals import asks_back, corrections, counted, error_key, find_signals, weighed
 from recollect.distill.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
 from recollect.distill.trace import (
     CALLS,

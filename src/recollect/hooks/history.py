@@ -18,7 +18,7 @@ from recollect.clock import rfc3339
 from recollect.config import store_folder
 from recollect.errors import Ambiguous, Busy, NotFound, RecollectError
 from recollect.home import HOOK_LOG_NAME, is_in_group
-from recollect.hooks import claims, spool
+from recollect.hooks import spool
 from recollect.hooks.answers import PRE_COMPACT
 from recollect.knowledge import signature_of
 from recollect.text import payload_text
@@ -121,7 +121,7 @@ def drain_spool() -> list[SweepReport]:
                     for note in notes:
                         note.unlink(missing_ok=True)
         with suppress(OSError):
-            claims.drop_old(str(memory.settings.folder))
+            spool.drop_old(str(memory.settings.folder))
     return reports
 
 

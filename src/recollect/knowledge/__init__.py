@@ -18,13 +18,16 @@ if TYPE_CHECKING:
         find_amended,
         find_decisions,
         find_facts,
+        find_fixes,
         find_reasons,
+        fix_lines,
         fixed_by,
+        fixes_of,
+        with_changed_files,
         with_ends,
     )
-    from recollect.knowledge.facts import Material
-    from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, with_changed_files
     from recollect.knowledge.graph import DOCUMENTS, Link, draw, find_graph, workflow_graph
+    from recollect.knowledge.material import Material, steps_to_read
     from recollect.knowledge.records import (
         DECIDED,
         FIXED_BY,
@@ -47,7 +50,6 @@ if TYPE_CHECKING:
     )
     from recollect.knowledge.review import audit, make_rehearsal
     from recollect.knowledge.rules import Lessons, derive
-    from recollect.knowledge.runs import steps_to_read
     from recollect.knowledge.signature import error_in, is_same_failure, signature_of, signatures_of
     from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
 else:

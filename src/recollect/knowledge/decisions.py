@@ -24,9 +24,8 @@ from recollect.knowledge.demands import (
     settlements,
     without_code,
 )
-from recollect.knowledge.facts import Finding, Material, Turn, decided, is_plan
+from recollect.knowledge.material import Change, Finding, Material, Turn, decided, file_changes, inside, is_plan
 from recollect.knowledge.records import ANSWER, COMMIT, LEAST_CONFIDENCE, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
-from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
 PICK, AGREEMENT = "pick", "agreement"

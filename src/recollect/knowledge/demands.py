@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from recollect.distill import CALLS, one_line, sentences, shortened
-from recollect.knowledge.facts import TEXT_CHARS, Finding, Material, Turn, is_plan
+from recollect.knowledge.material import TEXT_CHARS, Finding, Material, Turn, is_plan
 from recollect.knowledge.records import DECIDED, PREFERS, STANDING
 from recollect.store import AMENDMENT, Step
 

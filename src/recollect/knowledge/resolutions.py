@@ -14,9 +14,8 @@ from recollect import schema
 from recollect.distill import one_line, sentences, shell, shortened
 from recollect.knowledge.asking import has_word
 from recollect.knowledge.demands import asks_change
-from recollect.knowledge.facts import Finding, Material, Turn
+from recollect.knowledge.material import UNDOES, Block, Change, Finding, Material, Run, Turn, standing
 from recollect.knowledge.records import FAILS_WITH, FIXED_BY, GONE, PASSED
-from recollect.knowledge.runs import UNDOES, Block, Change, Run, standing
 from recollect.knowledge.signature import error_in, fingerprint, place_below, place_of, placed_lines, telling_lines
 from recollect.store import Step
 from recollect.text import ELLIPSIS

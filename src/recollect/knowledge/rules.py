@@ -15,10 +15,21 @@ from recollect import schema
 from recollect.agentkit.calls import line_hash
 from recollect.distill import one_line, sentences, shortened, words
 from recollect.knowledge.decisions import decisions
-from recollect.knowledge.facts import Finding, Material, Turn, distinct, fact_rows, is_plan, turns_of
+from recollect.knowledge.material import (
+    Change,
+    Finding,
+    Material,
+    Run,
+    Turn,
+    changes_of,
+    distinct,
+    fact_rows,
+    is_plan,
+    runs_of,
+    turns_of,
+)
 from recollect.knowledge.records import CAUSED_BY, CONFLICTS_WITH, HAS_VALUE, REQUIRES, TOUCHES
 from recollect.knowledge.resolutions import EXPLANATION_CHARS, resolutions
-from recollect.knowledge.runs import Change, Run, changes_of, runs_of
 from recollect.knowledge.signature import error_in, fingerprint
 from recollect.knowledge.workflows import exchange_rows
 from recollect.store import ExchangeRow, FactRow, Step

@@ -11,9 +11,8 @@ from recollect.clock import rfc3339
 from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
 from recollect.kinds import KIND_FAMILY, SessionKey
 from recollect.knowledge.asking import relevance, topic_words
-from recollect.knowledge.facts import Material, Turn
+from recollect.knowledge.material import Material, Run, Turn
 from recollect.knowledge.records import FOLLOWS, Evidence, Fact, FailingCommand, Route, Workflow, fact_uid
-from recollect.knowledge.runs import Run
 from recollect.store import ExchangeRow, SessionFilter, StatRow, Step, Store
 from recollect.text import ELLIPSIS, plural
 
