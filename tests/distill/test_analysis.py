@@ -104,7 +104,7 @@ def test_a_digest_is_never_replaced_by_one_that_covers_less(tmp_path: Path, home
     before = memory.digest(session)
     with memory._store._cache.transaction() as connection:
         connection.execute("DELETE FROM events WHERE position > 2")
-    memory._store.streams.set_dirty()
+    memory._store.streams.set_all_dirty()
 
     memory.sweep()
 
@@ -152,7 +152,7 @@ def test_a_sealed_digest_is_extended_by_what_comes_after(tmp_path: Path, home: H
     assert (found.request_count, found.covers.event_count) == (3, 6)
     assert [quote.text for quote in found.requests] == [f"please do thing {number}" for number in (1, 3, 5)]
     assert memory.stats("agent").lines[0].turns == 3
-    memory._store.streams.set_dirty()
+    memory._store.streams.set_all_dirty()
     memory.sweep()
     assert memory.digest(after) == found  # extending again from the same part adds nothing
     assert memory.stats("agent").lines[0].turns == 3

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         searchable,
         write_digest,
     )
-    from recollect.distill.outcome import asks_back, refusal_reason, weighed
+    from recollect.distill.outcome import asks_back, is_work, refusal_reason, weighed
     from recollect.distill.texts import estimate_tokens, excerpt, one_line, payload_text, sentences, shortened, word_set
     from recollect.distill.trace import CALLS, PAUSE_MS, Payloads, SuiteRun, Trace, read_trace
 else:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recollect import schema
 from recollect.clock import rfc3339
@@ -100,6 +100,9 @@ class Findings:
 def _make_digest(subject: Subject, trace: Trace, payloads: Payloads, findings: Findings, width: int) -> Digest:
     """The digest of a session whose trace is settled; lists of names are cut at `width` times their length."""
     edited = Counter(_inside(path, subject.cwd) for edit in trace.edits if not edit.has_failed for path in edit.paths)
+    confirmed = [found for found in trace.insights if _is_confirmed(trace, found[0])]
+    last = next((step for step in reversed(trace.steps) if step.kind not in NOTES), None)
+    tells_its_end = last is None or last.ts_ms is not None  # some logs tell only when they began
     return Digest(
         session_uid=subject.session_uid,
         covers=subject.covers or Covers(0, None, VERSION),
@@ -108,7 +111,7 @@ def _make_digest(subject: Subject, trace: Trace, payloads: Payloads, findings: F
         requests=_requests(trace, payloads),
         request_count=len(trace.requests),
         final_answer=_final_answer(trace, payloads, findings.ending),
-        files=tuple(Tally(shortened(path, LINE_CHARS), count) for path, count in _most(edited, MOST_FILES * width)),
+        files=_tallies({path: Tally(shortened(path, LINE_CHARS), edited[path]) for path in edited}, MOST_FILES * width),
         file_count=len(edited),
         commands=_tallies(_by_name(trace.commands), MOST_COMMANDS * width),
         commits=_commits(trace, payloads),
@@ -129,14 +132,14 @@ def _make_digest(subject: Subject, trace: Trace, payloads: Payloads, findings: F
         interventions=_interventions(trace, findings.corrections),
         intervention_count=len(trace.interventions),
         decisions=tuple(_quote(step, _decision(trace, step, payloads)) for step in trace.decisions[-MOST_QUOTES:]),
-        snippets=tuple(_quote(*found) for found in _ends(_confirmed(trace), MOST_QUOTES // 2, MOST_QUOTES // 2)),
+        snippets=tuple(_quote(*found) for found in _ends(confirmed, MOST_QUOTES // 2, MOST_QUOTES // 2)),
         sub_agents=tuple(subject.sub_agents[:MOST_SUB_AGENTS]),
         models=tuple(subject.models[:MOST_QUOTES]),
         tokens=subject.tokens,
         usd=subject.usd,
         usd_is_estimate=subject.usd_is_estimate,
         started_at=rfc3339(subject.started_ms),
-        ended_at=rfc3339(subject.ended_ms) if _tells_its_end(trace) else None,
+        ended_at=rfc3339(subject.ended_ms) if tells_its_end else None,
         active_s=sum(trace.active_ms.values()) // 1000,
         signals=counted(findings.signals),
     )
@@ -154,12 +157,8 @@ def _decision(trace: Trace, step: Step, payloads: Payloads) -> str:
     return f"{step.summary}: {title}" if title else step.summary
 
 
-def _confirmed(trace: Trace) -> list[tuple[Step, str]]:
-    """What the agent found out, where a run that succeeded or the user's next words bear it out."""
-    return [found for found in trace.insights if _is_confirmed(trace, found[0])]
-
-
 def _is_confirmed(trace: Trace, insight: Step) -> bool:
+    """Whether a run that succeeded or the user's next words bear out what the agent found."""
     asked = {step.event_uid for step in trace.requests}
     for step in trace.steps[trace.steps.index(insight) + 1 :]:
         if step.event_uid in asked:
@@ -179,7 +178,10 @@ def _requests(trace: Trace, payloads: Payloads) -> tuple[Asked, ...]:
     texts = [shortened(step.summary, REQUEST_CHARS) for step in shown]
     if shown:
         texts[0] = shortened(_text(shown[0], payloads), FIRST_REQUEST_CHARS)
-    return tuple(Asked(text, step.uid, _answer(trace, step)) for text, step in zip(texts, shown, strict=True))
+    # Of what the agent said last to each, the beginning.
+    said = [trace.answers.get(step.event_uid) for step in shown]
+    answers = [_quote(one, words.gist(one.summary)) if one and one is not trace.last_answer else None for one in said]
+    return tuple(Asked(text, step.uid, one) for text, step, one in zip(texts, shown, answers, strict=True))
 
 
 def _telling(trace: Trace) -> Sequence[Step]:
@@ -197,12 +199,6 @@ def _telling(trace: Trace) -> Sequence[Step]:
     return [step for step in telling if step.event_uid in worked]
 
 
-def _answer(trace: Trace, request: Step) -> Quote | None:
-    """The beginning of what the agent said last to a request."""
-    answer = trace.answers.get(request.event_uid)
-    return None if answer is None or answer is trace.last_answer else _quote(answer, words.gist(answer.summary))
-
-
 def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
     """The first and last few; what a session began and ended with says most."""
     return tuple(items) if len(items) <= first + last else (*items[:first], *items[-last:])
@@ -217,12 +213,6 @@ def _final_answer(trace: Trace, payloads: Payloads, ending: Ending) -> Quote | N
     return Quote(excerpt(_text(last, payloads), ANSWER_CHARS), last.uid, None if is_end else NOT_THE_END)
 
 
-def _tells_its_end(trace: Trace) -> bool:
-    """Whether the last thing that happened has a time; some logs tell only when they began."""
-    last = next((step for step in reversed(trace.steps) if step.kind not in NOTES), None)
-    return last is None or last.ts_ms is not None
-
-
 def _inside(path: str, cwd: str | None) -> str:
     """A path as seen from the session's folder, in one spelling of slashes and drives."""
     path = _plain(path)
@@ -233,10 +223,6 @@ def _plain(path: str) -> str:
     if _DRIVE.match(path):
         path = path[0].upper() + path[1:].replace("\\", "/")
     return path.removeprefix("./")
-
-
-def _most(counts: Counter[str], limit: int) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
 def _by_name(uses: Mapping[tuple[int, str], Use]) -> dict[str, Tally]:
@@ -254,41 +240,31 @@ def _tallies(named: Mapping[str, Tally], limit: int) -> tuple[Tally, ...]:
 
 def _commits(trace: Trace, payloads: Payloads) -> tuple[Quote, ...]:
     made = trace.commits[-MOST_COMMITS:]
-    subjects = (_subject_line(payloads.get(commit.call.event_uid, {})) or commit.message for commit in made)
+    commands = (command_given(payloads.get(commit.call.event_uid, {})) for commit in made)
+    subjects = (command and commit_message(command) for command in commands)
     return tuple(
-        _quote(commit.call, subject or "(message not told)") for commit, subject in zip(made, subjects, strict=True)
+        _quote(commit.call, subject or commit.message or "(message not told)")
+        for commit, subject in zip(made, subjects, strict=True)
     )
-
-
-def _subject_line(payload: Mapping[str, Any]) -> str | None:
-    """The first line of a commit's message, from the command as it was called."""
-    command = command_given(payload)
-    return None if command is None else commit_message(command)
 
 
 def _tests(trace: Trace) -> RanTests:
     begun = sum(not _was_refused(run) for run in trace.tests)
     runs = [run for run in trace.tests if run.has_passed is not None]
     standing = [run for run in runs if not run.call.is_abandoned]
+    counts = begun, sum(run.has_passed is False for run in runs), max(0, begun - len(runs))
     if not standing:
-        return RanTests(begun, sum(run.has_passed is False for run in runs), max(0, begun - len(runs)))
+        return RanTests(*counts)
     last = standing[-1]
-    last_run = _quote(
-        last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:]
-    )
-    return RanTests(
-        runs=begun,
-        failures=sum(run.has_passed is False for run in runs),
-        unfinished=max(0, begun - len(runs)),
-        last="passed" if last.has_passed else "failed",
-        last_run=last_run,
-    )
+    said = last.result or last.call
+    last_run = _quote(said, last.call.summary, note=said.summary[-LINE_CHARS:])
+    return RanTests(*counts, "passed" if last.has_passed else "failed", last_run)
 
 
 def _was_refused(run: SuiteRun) -> bool:
-    result = run.result
-    is_stopped = result is not None and result.kind == schema.HUMAN_INTERVENTION
-    return is_stopped or (result is not None and result.is_error and words.is_refused_by_rule(result.summary))
+    if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
+        return run.result is not None
+    return run.result.is_error and words.is_refused_by_rule(run.result.summary)
 
 
 def _open_ends(trace: Trace, findings: Findings) -> OpenEnds:
@@ -347,17 +323,12 @@ def _left_as(findings: Findings) -> str | None:
 
 def _questions(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
     """Questions nobody answered: of the agent's question calls, and the one it ended with."""
-    questions = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(trace)]
+    answered = {step.call_id for step in trace.steps if step.role != "assistant"} if trace.questions else set()
+    waiting = (step for step in trace.questions if step.call_id is None or step.call_id not in answered)
+    questions = [_quote(step, step.summary.removeprefix("asked: ")) for step in waiting]
     if trace.last_answer is not None and (question := words.closing_question(said)):
         questions.append(_quote(trace.last_answer, question))
     return tuple(questions[-MOST_QUOTES:])
-
-
-def _unanswered(trace: Trace) -> list[Step]:
-    if not trace.questions:
-        return []
-    answered = {step.call_id for step in trace.steps if step.role != "assistant" and step.call_id}
-    return [step for step in trace.questions if step.call_id not in answered]
 
 
 def _next_steps(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
@@ -398,7 +369,7 @@ def _interventions(trace: Trace, corrected: Sequence[tuple[Step, str]]) -> tuple
         is_cut_off = call is not None and words.was_cut_off(step.summary)
         note = "cut off" if is_cut_off else notes.get(step.status or "", "stopped")
         quotes.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
-    ordered = [quotes[reply.step.event_uid] for reply in trace.replies if reply.step.event_uid in quotes]
+    ordered = [quotes[step.event_uid] for step, _ in trace.replies if step.event_uid in quotes]
     if len(ordered) > MOST_QUOTES:
         ordered = [quote for quote in ordered if quote.note in (CORRECTION, PASTED_FAILURE, "refused")] or ordered
     return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
@@ -432,7 +403,12 @@ def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
         commit_count=old.commit_count + new.commit_count,
         pull_requests=(*old.pull_requests, *new.pull_requests)[-MOST_QUOTES:],
         deleted=tuple(dict.fromkeys((*old.deleted, *new.deleted)))[:MOST_FILES],
-        tests=_joined_tests(old.tests, new.tests),
+        tests=replace(
+            new.tests if new.tests.last else old.tests,
+            runs=old.tests.runs + new.tests.runs,
+            failures=old.tests.failures + new.tests.failures,
+            unfinished=old.tests.unfinished + new.tests.unfinished,
+        ),
         open=_joined_ends(old, new),
         tools=_joined(old.tools, new.tools, MOST_TOOLS * width),
         errors=(*new.errors, *old.errors)[:MOST_QUOTES],
@@ -483,12 +459,6 @@ def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tal
         known = joined.get(tally.name, Tally(tally.name, 0))
         joined[tally.name] = Tally(tally.name, known.count + tally.count, known.failures + tally.failures)
     return _tallies(joined, limit)
-
-
-def _joined_tests(old: RanTests, new: RanTests) -> RanTests:
-    latest = new if new.last else old
-    unfinished = old.unfinished + new.unfinished
-    return RanTests(old.runs + new.runs, old.failures + new.failures, unfinished, latest.last, latest.last_run)
 
 
 def _joined_ends(old: Digest, new: Digest) -> OpenEnds:

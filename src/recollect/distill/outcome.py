@@ -7,6 +7,7 @@ And signals: things in a session worth noticing, each with the events that show 
 """
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,7 +123,8 @@ def judge(trace: Trace, ending: Ending, todos: Sequence[Todo], session_class: st
     """The outcome of a session whose trace is settled."""
     if session_class in (schema.WARM_UP, schema.PROMPTS_ONLY):
         return Outcome(UNKNOWN, 0.9, (f"nothing to judge in a session of class {session_class}",))
-    if ending.last is None or not _has_spoken(trace):
+    has_tried = trace.calls or trace.errors or trace.service_retries
+    if ending.last is None or not (has_tried or trace.has_worked or trace.last_answer):
         return _without_an_answer(trace, ending)
     return _by_last_event(ending) or _by_answer(trace, ending, todos)
 
@@ -136,7 +138,9 @@ def find_ending(trace: Trace, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
         if step.kind not in NOTES and not (step.role == "user" and step.kind in (*CALLS, schema.TOOL_RESULT)):
             tail.append(step)
     last = tail[0] if tail else request
-    answer = _ends(_text(last, payloads)) if last is not None and last.kind in SPOKEN else ""
+    answer = _text(last, payloads) if last is not None and last.kind in SPOKEN else ""
+    if len(answer) > 2 * _ANSWER_CHARS:
+        answer = f"{answer[:_ANSWER_CHARS]}\n{answer[-_ANSWER_CHARS:]}"
     tried = [step for step in tail if step.kind in CALLS and is_work(step)]
     has_work = any(step.call_id not in trace.undone for step in tried)
     return Ending(
@@ -163,17 +167,6 @@ def _text(step: Step | None, payloads: Mapping[bytes, Mapping[str, Any]]) -> str
     if step is None:
         return ""
     return payload_text(payloads.get(step.event_uid, {})) or step.summary
-
-
-def _ends(answer: str) -> str:
-    if len(answer) <= 2 * _ANSWER_CHARS:
-        return answer
-    return f"{answer[:_ANSWER_CHARS]}\n{answer[-_ANSWER_CHARS:]}"
-
-
-def _has_spoken(trace: Trace) -> bool:
-    has_tried = bool(trace.calls or trace.errors or trace.service_retries)
-    return trace.has_worked or trace.last_answer is not None or has_tried
 
 
 def _without_an_answer(trace: Trace, ending: Ending) -> Outcome:
@@ -234,7 +227,9 @@ def _by_answer(trace: Trace, ending: Ending, todos: Sequence[Todo]) -> Outcome:
     for found in (_by_tests(trace, ending), _by_words(ending), _by_question(ending, todos), _by_proof(trace, ending)):
         if found is not None:
             return found
-    return _by_default(trace, ending)
+    if ending.request is None and not trace.calls:
+        return Outcome(UNKNOWN, 0.6, ("nothing was asked",))
+    return Outcome(SUCCESS, 0.6, ("the last request was answered",))
 
 
 def _by_tests(trace: Trace, ending: Ending) -> Outcome | None:
@@ -244,15 +239,11 @@ def _by_tests(trace: Trace, ending: Ending) -> Outcome | None:
         return None
     is_claimed = ending.is_reported_done and not words.says_cannot(ending.answer)
     reason = f"the last test run failed: {cut_short(runs[-1].call.summary, _REASON_CHARS)}"
-    if is_claimed and _has_moved_on(trace, runs[-1].call):
-        return None  # edited after it, and reported as done: the run is no longer the last word
+    run = runs[-1].call
+    after = trace.steps[trace.steps.index(run) + 1 :] if run in trace.steps else trace.steps[1:]
+    if is_claimed and any(step.kind in (schema.EDIT, schema.USER_MSG) for step in after):
+        return None  # reported as done after it: the run is no longer the last word
     return Outcome(FAIL, 0.6 if is_claimed else 0.75, (reason,))
-
-
-def _has_moved_on(trace: Trace, run: Step) -> bool:
-    """Whether files were changed, or another request came, after a test run."""
-    index = trace.steps.index(run) if run in trace.steps else 0
-    return any(step.kind in (schema.EDIT, schema.USER_MSG) for step in trace.steps[index + 1 :])
 
 
 def _by_words(ending: Ending) -> Outcome | None:
@@ -294,12 +285,6 @@ def _by_proof(trace: Trace, ending: Ending) -> Outcome | None:
     if not reasons:
         return None
     return Outcome(SUCCESS, round(min(0.9, 0.6 + 0.12 * len(reasons)), 2), tuple(reasons))
-
-
-def _by_default(trace: Trace, ending: Ending) -> Outcome:
-    if ending.request is None and not trace.calls:
-        return Outcome(UNKNOWN, 0.6, ("nothing was asked",))
-    return Outcome(SUCCESS, 0.6, ("the last request was answered",))
 
 
 LOOP_ATTEMPTS = 3  # the same failing call, the first one included
@@ -380,17 +365,13 @@ def _repeated_errors(trace: Trace) -> Iterator[_Told]:
     for step in trace.errors:
         is_of_service = step.call_id is None or words.service_stop(step.summary) is not None
         if not is_of_service and step.call_id not in tests and _EMPTY_ERROR.fullmatch(step.summary) is None:
-            by_text[_error_and_cause(trace, step)].append(step)
+            # What is the same: the text, and the call if the text does not say what it is about.
+            text = step.summary.removeprefix("failed: ").partition(" Note: ")[0]
+            call = None if _NAMES_SOMETHING.search(text) else trace.calls.get(step.call_id or "")
+            by_text[error_key(step.summary) + (call.summary if call else "")].append(step)
     for errors in by_text.values():
         if len(errors) >= REPEATED_TIMES:
             yield schema.REPEATED_ERROR, errors[0].summary, len(errors), errors
-
-
-def _error_and_cause(trace: Trace, step: Step) -> str:
-    """What is the same where an error is: its text, and the call if the text does not say what it is about."""
-    text = step.summary.removeprefix("failed: ").partition(" Note: ")[0]
-    call = trace.calls.get(step.call_id or "")
-    return error_key(step.summary) + ("" if call is None or _NAMES_SOMETHING.search(text) else call.summary)
 
 
 def error_key(summary: str) -> str:
@@ -464,17 +445,15 @@ def _longest_churn(
 
 def _complaints(trace: Trace, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> dict[bytes, str]:
     """What runs that failed printed, which call the user refused, and nothing where the user's words say it."""
-    failed = [step for step in trace.errors if _checks_files(trace.calls.get(step.call_id or ""))]
+    calls = [trace.calls.get(step.call_id or "") for step in trace.errors]
+    commands = [shell.command_of(call.summary) if call else None for call in calls]
+    # A command may find fault with files; git only names them.
+    pairs = zip(trace.errors, commands, strict=True)
+    failed = [step for step, command in pairs if command and not shell.family(command).startswith("git ")]
     failed += [run.result for run in trace.tests if run.has_passed is False and run.result]
     printed = {step.event_uid: payload_text(payloads.get(step.event_uid, {})) or step.summary for step in failed}
-    calls = {step.event_uid: trace.calls.get(step.call_id or "") for step, _ in corrected}
-    return printed | {uid: call.summary if call else "" for uid, call in calls.items() if not asks_back(call)}
-
-
-def _checks_files(call: Step | None) -> bool:
-    """Whether a call is a command that may find fault with files; git only names them."""
-    command = shell.command_of(call.summary) if call is not None else None
-    return command is not None and not shell.family(command).startswith("git ")
+    refused = {step.event_uid: trace.calls.get(step.call_id or "") for step, _ in corrected}
+    return printed | {uid: call.summary if call else "" for uid, call in refused.items() if not asks_back(call)}
 
 
 def corrections(trace: Trace) -> Iterator[tuple[Step, str]]:
@@ -529,7 +508,9 @@ def _compactions(trace: Trace) -> Iterator[_Told]:
             continue
         last, position = position, trace.steps.index(step, position)
         sorts = {_sort(other) for other in group}
-        if group and (_sort(step) in sorts or not _are_together(trace, last, position)):
+        if group and (
+            _sort(step) in sorts or any(other.kind != schema.LIFECYCLE for other in trace.steps[last:position])
+        ):
             yield schema.CONTEXT_COMPACTED, group[0].summary, 1, group
             group = []
         group.append(step)
@@ -543,16 +524,15 @@ def _sort(step: Step) -> str:
     return step.summary[: match.end() + 1].lower() if match else ""
 
 
-def _are_together(trace: Trace, first: int, second: int) -> bool:
-    return all(step.kind == schema.LIFECYCLE for step in trace.steps[first:second])
-
-
 def _cost_spikes(trace: Trace, spent: Sequence[Response]) -> Iterator[_Told]:
     """An exchange that cost several times what the session's others did."""
     requests = sorted((step for step in trace.requests if step.ts_ms is not None), key=lambda step: step.ts_ms or 0)
     if len(requests) < SPIKE_LEAST_EXCHANGES or not _is_in_order(trace):
         return
-    costs = exchange_costs([step.ts_ms or 0 for step in requests], spent)
+    begun, costs = [step.ts_ms or 0 for step in requests], [0.0] * len(requests)  # in tokens of fresh input
+    for response in spent:
+        if response.ts_ms is not None:
+            costs[max(0, bisect_right(begun, response.ts_ms) - 1)] += weighed(response)
     if max(costs) < SPIKE_LEAST_TOKENS:
         return
     for index, cost in enumerate(costs):
@@ -577,18 +557,6 @@ def _is_in_order(trace: Trace) -> bool:
     return True
 
 
-def exchange_costs(begun_ms: Sequence[int], spent: Iterable[Response]) -> list[float]:
-    """What each exchange cost, in tokens of fresh input; exchanges are given by when they began, ascending."""
-    costs = [0.0] * len(begun_ms)
-    index = 0
-    timed = [response for response in spent if response.ts_ms is not None]
-    for response in sorted(timed, key=lambda response: response.ts_ms or 0):
-        while index + 1 < len(begun_ms) and begun_ms[index + 1] <= (response.ts_ms or 0):
-            index += 1
-        costs[index] += weighed(response)
-    return costs
-
-
 def weighed(response: Response | Used) -> float:
     """Tokens of responses by what they cost, in tokens of fresh input: about the same for all vendors."""
     return (
@@ -602,13 +570,9 @@ def weighed(response: Response | Used) -> float:
 def _long_idles(trace: Trace) -> Iterator[_Told]:
     for before, after in trace.idles:
         minutes = ((after.ts_ms or 0) - (before.ts_ms or 0)) // 60_000
-        yield schema.LONG_IDLE, f"nothing happened for {_span(minutes)}", 1, [before, after]
-
-
-def _span(minutes: int) -> str:
-    if minutes < 120:
-        return f"{minutes} minutes"
-    return f"{minutes // 60} hours" if minutes < 48 * 60 else f"{minutes // 1440} days"
+        span = f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} hours"
+        span = span if minutes < 48 * 60 else f"{minutes // 1440} days"
+        yield schema.LONG_IDLE, f"nothing happened for {span}", 1, [before, after]
 
 
 def _abandoned_todos(todos: Sequence[Todo]) -> Iterator[_Told]:

@@ -244,13 +244,6 @@ def exit_of_tests(command: str) -> tuple[bool, bool]:
     return is_own, is_own and is_alone
 
 
-def _first_of_chain(separators: list[str], last: int) -> int:
-    """The first part of those joined by `&&` up to one, each of which may have failed before it."""
-    while last and separators[last - 1] == "&&":
-        last -= 1
-    return last
-
-
 def is_cut_by_head(command: str, output: str) -> bool:
     """Whether an output was cut short before its end: `pytest | head -50`."""
     cut = _HEAD.search(_QUOTED.sub("''", command))
@@ -269,19 +262,21 @@ def answers_by_exit(command: str) -> bool:
     last = len(separators)
     while last and separators[last - 1] in ("|", "|&"):
         last -= 1
-    before = names[_first_of_chain(separators, last) : last]
+    first = last
+    while first and separators[first - 1] == "&&":
+        first -= 1
+    before = names[first:last]
     return all(name is None or name in _GETTING_READY or _LOOKING.fullmatch(name) for name in before)
 
 
 def covers_tests(command: str, other: str) -> bool:
     """Whether a command runs, as far as it names any, the tests that another one of its family names."""
-    narrow = _selected(other)
-    return all(any(_covers(wide, name) for name in narrow) for wide in _selected(command))
-
-
-def _covers(wide: str, narrow: str) -> bool:
-    """Whether one name of tests takes in another: `TestA|TestB` does `TestA_Empty`, and a folder what is in it."""
-    return all(any(part in name for part in wide.split("|")) for name in narrow.split("|"))
+    # `TestA|TestB` takes in `TestA_Empty`, and a folder what is in it.
+    narrow = [name.split("|") for name in _selected(other)]
+    return all(
+        any(all(any(part in name for part in wide.split("|")) for name in names) for names in narrow)
+        for wide in _selected(command)
+    )
 
 
 @lru_cache(maxsize=5_000)
@@ -366,7 +361,8 @@ def _named(part: str) -> str | None:
         return None
     name = _PROGRAM_FILE.sub("", words[0].replace("\\", "/").rstrip("/").rpartition("/")[2]) or words[0]
     if name.startswith("python") and not name[6:].strip("0123456789."):
-        return _python(words[1:])
+        modules = [module for option, module in pairwise(words[1:]) if option == "-m"]
+        return modules[0][:_FAMILY_CHARS] if modules else "python"
     return _with_verb(name, words[1:])[:_FAMILY_CHARS]
 
 
@@ -385,43 +381,22 @@ def _command_words(part: str) -> list[str]:
             return part.split()
 
 
-def _python(arguments: list[str]) -> str:
-    for index, word in enumerate(arguments[:-1]):
-        if word == "-m":
-            return arguments[index + 1][:_FAMILY_CHARS]
-    return "python"
-
-
 def _with_verb(name: str, arguments: list[str]) -> str:
     if name not in _WITH_VERBS:
         return name
-    verbs = [word for word in _without_options(name, arguments) if _WORD.match(word)][:2]
+    # `git -C PATH` takes the word after it along.
+    pairs = pairwise(["", *arguments])
+    given = [word for before, word in pairs if word[0] != "-" and not (name == "git" and before in ("-C", "-c"))]
+    verbs = [word for word in given if _WORD.match(word)][:2]
     if not verbs:
         return name
     return " ".join((name, *verbs)) if (name, verbs[0]) in _TWO_VERBS else f"{name} {verbs[0]}"
 
 
-def _without_options(name: str, arguments: list[str]) -> list[str]:
-    """The words that are no options; `git -C PATH` takes the word after it along."""
-    found, is_value = [], False
-    for word in arguments:
-        if is_value:
-            is_value = False
-        elif word.startswith("-"):
-            is_value = name == "git" and word in ("-C", "-c")
-        else:
-            found.append(word)
-    return found
-
-
 def test_task(command: str) -> str | None:
     """The runner's task for the tests in a command, if any: `mise run test`, `just test`, `npm run test:unit`."""
-    return next((name for name in _names(command) if _is_test_task(name)), None) if "test" in command else None
-
-
-def _is_test_task(family: str) -> bool:
-    runner, _, task = family.rpartition(" ")
-    return bool(runner) and _TEST_TASK.fullmatch(task) is not None
+    names = _names(command) if "test" in command else ()
+    return next((name for name in names if " " in name and _TEST_TASK.fullmatch(name.rpartition(" ")[2])), None)
 
 
 def opens_pull_request(command: str) -> bool:

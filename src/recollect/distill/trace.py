@@ -7,8 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from recollect import schema
 from recollect.agentkit.calls import find_patches, named_path, patched_paths
@@ -67,13 +66,6 @@ class Edit:
     has_failed: bool = False  # refused, cut off, or not seen to end
 
 
-class Reply(NamedTuple):
-    """Something the user said or did after the agent had begun to work."""
-
-    step: Step
-    is_after_stop: bool  # the user had interrupted the agent, and says why or what now
-
-
 @dataclass(slots=True)
 class Use:
     """How often something was called, and how often it failed or was refused by the user."""
@@ -97,7 +89,8 @@ class Trace:
     has_worked: bool = False  # the agent, in these events or before them
     latest: Step | None = None  # the event with the latest time so far
     requests: list[Step] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    # What the user said or did after the agent had begun to work; and if after a stop, to say why or what now.
+    replies: list[tuple[Step, bool]] = field(default_factory=list)
     calls: dict[str, Step] = field(default_factory=dict)
     tests: list[SuiteRun] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
@@ -283,11 +276,6 @@ def _minute(step: Step) -> int:
     return NO_TIME if step.ts_ms is None else step.ts_ms // MINUTE_MS
 
 
-@cache
-def _keeps_todos(tool: str) -> bool:
-    return _TODO_TOOL.search(tool) is not None
-
-
 class _Teller:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -317,7 +305,7 @@ class _Teller:
                 self._stopped_call = step if is_of_call else None
         self.trace.latest = latest
         if not self.trace.has_worked and not self.trace.replies:  # a log of prompts alone
-            self.trace.replies = [Reply(step, is_after_stop=False) for step in self.trace.requests[1:]]
+            self.trace.replies = [(step, False) for step in self.trace.requests[1:]]
 
     def break_off(self) -> None:
         """Edits with which a log that tells results ends, before theirs came, are not known to be made."""
@@ -336,10 +324,10 @@ class _Teller:
         trace, is_after_stop = self.trace, self._is_stopped
         if self._is_stopped and not self._has_begun and trace.requests:
             asked_before = trace.requests.pop()  # taken back to be asked in other words
-            trace.replies = [reply for reply in trace.replies if reply.step is not asked_before]
+            trace.replies = [reply for reply in trace.replies if reply[0] is not asked_before]
             is_after_stop = False
         if trace.has_worked:
-            trace.replies.append(Reply(step, is_after_stop))
+            trace.replies.append((step, is_after_stop))
             self._reply = step
         self._is_stopped = self._has_begun = False
         trace.requests.append(step)
@@ -381,7 +369,7 @@ class _Teller:
             self._ran(step, command)
         elif step.is_abandoned:
             return
-        elif _keeps_todos(tool):
+        elif _TODO_TOOL.search(tool):
             trace.todo_calls.append(step)
         elif step.summary.startswith("asked: "):
             trace.questions.append(step)
@@ -390,7 +378,9 @@ class _Teller:
         tests = shell.test_family(command) if step.kind == schema.TEST_RUN else shell.test_task(command)
         self.trace.ran[step.call_id or step.uid] = step
         if tests and not shell.only_lists_tests(command):
-            self._test(step, tests)
+            run = SuiteRun(step, tests, command)
+            self.trace.tests.append(run)
+            self._waiting |= {step.call_id: run} if step.call_id else {}
 
     def _retry(self, step: Step) -> None:
         if step.role == "system":
@@ -406,12 +396,6 @@ class _Teller:
         self.trace.edits.append(edit)
         if step.call_id:
             self._waiting[step.call_id] = edit
-
-    def _test(self, step: Step, family: str) -> None:
-        run = SuiteRun(step, family, shell.command_of(step.summary) or "")
-        self.trace.tests.append(run)
-        if step.call_id:
-            self._waiting[step.call_id] = run
 
     def _result(self, step: Step) -> None:
         self._made_by_shell(self.trace.calls.get(step.call_id or ""), step)
@@ -486,7 +470,7 @@ class _Teller:
         self.trace.interventions.append(step)
         if not step.is_abandoned:
             self._is_stopped = step.status == "interrupted"
-            self.trace.replies.append(Reply(step, False))
+            self.trace.replies.append((step, False))
         call = self.trace.calls.get(step.call_id or "")
         if call is not None:
             if not words.was_cut_off(step.summary):

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from operator import eq, itemgetter
+from operator import eq
 from typing import Any
 
 from recollect.clock import rfc3339
@@ -207,13 +207,11 @@ def with_ends(facts: Iterable[Fact]) -> list[Fact]:
                 ends.setdefault(chosen.fact_uid, fact)
             last[repo, _name(fact.choice)].append(fact)
     replaced = {ends[fact.fact_uid].fact_uid: fact.text for fact in ordered if fact.fact_uid in ends}
-    return [_placed(fact, ends.get(fact.fact_uid), replaced.get(fact.fact_uid)) for fact in ordered]
-
-
-def _placed(fact: Fact, end: Fact | None, until_then: str | None) -> Fact:
-    if end is not None:
-        fact = replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
-    return replace(fact, until_then=until_then) if until_then else fact
+    for place, fact in enumerate(ordered):
+        if end := ends.get(fact.fact_uid):
+            fact = replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
+        ordered[place] = replace(fact, until_then=until) if (until := replaced.get(fact.fact_uid)) else fact
+    return ordered
 
 
 def amended_by(fact: Fact, earlier: Sequence[Fact]) -> list[Fact]:
@@ -297,11 +295,8 @@ def as_of(facts: Sequence[Fact], moment: str | None) -> list[Fact]:
     """
     if moment is None:
         return list(facts)
-    return [
-        fact
-        for fact in facts
-        if (fact.valid_at or fact.recorded_at) <= moment and (fact.invalid_at is None or fact.invalid_at > moment)
-    ]
+    known = (fact for fact in facts if (fact.valid_at or fact.recorded_at) <= moment)
+    return [fact for fact in known if fact.invalid_at is None or fact.invalid_at > moment]
 
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
@@ -364,9 +359,8 @@ def find_reasons(store: Store, topic: str, sessions: SessionFilter, repos: Seque
     scored: dict[str, tuple[float, Fact]] = {}
     for fact in facts.values():
         score, current = relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), _current(fact, facts)
-        scored[current.fact_uid] = max(
-            scored.get(current.fact_uid, (0.0, current)), (score, current), key=itemgetter(0)
-        )
+        known_score, _ = scored.get(current.fact_uid, (0.0, current))
+        scored[current.fact_uid] = max(known_score, score), current
     least = min(_RELEVANT, max(_LEAST_RELEVANT, _LEAST_WORDS / len(words)))
     best = [(score, fact) for score, fact in scored.values() if score >= least]
     chosen = _OVER_OTHERS.sub("", topic).strip()
@@ -400,17 +394,13 @@ def find_amended(store: Store, query: str, sessions: Collection[str], repos: Col
     amended = {}
     for fact in facts.values():
         newer = facts.get(fact.superseded_by or "")
-        if (
-            fact.session_uid is None
-            or fact.session_uid not in sessions
-            or newer is None
-            or newer.subject_kind != AMENDMENT
-        ):
+        uid = fact.session_uid
+        if uid is None or uid not in sessions or newer is None or newer.subject_kind != AMENDMENT:
             continue
         said = set(map(stem, topic_words(f"{fact.text} {newer.text}")))
         # Where all that a session decided was amended, whatever finds it is about that.
-        if fact.session_uid not in holding or len(asked & said) >= min(_LEAST_WORDS, len(asked)):
-            amended[fact.session_uid] = _current(newer, facts)
+        if uid not in holding or len(asked & said) >= min(_LEAST_WORDS, len(asked)):
+            amended[uid] = _current(newer, facts)
     return amended
 
 
@@ -456,21 +446,14 @@ def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[F
         # Where only a name tells one error from the next, none is like another.
         others = parts or ([] if differs_by_name(signatures[0]) else alike or _described(store, error_text))
         fixes = [fix for other in others for fix in fixes_of(store, other, is_same_error=bool(parts))]
-    fixes.sort(
-        key=lambda fix: (
-            fix.repo != repo if repo else False,
-            -_nearness(fix, error_text),
-            -fix.confidence,
-            fix.fact_uid,
-        )
-    )
-    return _merged(fixes)
 
+    def rank(fix: Fix) -> tuple[bool, int, float, str]:
+        """By the repository, then by how much is the same: the whole line, or the file it names."""
+        place = place_of(fix.headline)
+        nearness = 2 if fix.headline in error_text else int(place is not None and place[0] in error_text)
+        return repo is not None and fix.repo != repo, -nearness, -fix.confidence, fix.fact_uid
 
-def _nearness(fix: Fix, error_text: str) -> int:
-    """How much of what differs from one time to the next is the same: the whole line, or the file it names."""
-    place = place_of(fix.headline)
-    return 2 if fix.headline in error_text else int(place is not None and place[0] in error_text)
+    return _merged(sorted(fixes, key=rank))
 
 
 def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> list[Fix]:
@@ -517,18 +500,14 @@ def _together(same: Sequence[Fix]) -> Fix:
 
 def fix_lines(fix: Fix) -> list[str]:
     """A fix for an agent: the error, what was changed, why, and what did not help, each once."""
-    lines = [f"error: {fix.headline}", *(f"fix: {_step_line(step)}" for step in fix.steps[:_MOST_SHOWN])]
-    left = fix.step_count - len(fix.steps[:_MOST_SHOWN])
+    shown = fix.steps[:_MOST_SHOWN]
+    done = (f"edit {step.name}: {step.gist}" if step.kind == "edit" else f"run `{step.name}`" for step in shown)
+    lines = [f"error: {fix.headline}", *(f"fix: {line.removesuffix(': ')}" for line in done)]
+    left = fix.step_count - len(shown)
     lines += [f"and {plural(left, 'more change')}"] if left > 0 else []
     lines += [f"why: {fix.why}"] if fix.why else []
     lines += [f"the user asked for it: {fix.quote}"] if fix.quote else []
     return lines + [f"did not help: {tried}" for tried in fix.tried[:_MOST_SHOWN]]
-
-
-def _step_line(step: FixStep) -> str:
-    if step.kind == "edit":
-        return f"edit {step.name}" + (f": {step.gist}" if step.gist else "")
-    return f"run `{step.name}`"
 
 
 def with_changed_files(fix: Fix, folder: str | None, seconds: float) -> Fix:
@@ -544,8 +523,9 @@ def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact
     fixed_ms = details["fixed_ms"] or fact.since_ms
     others = [other for other in (*fixed, *met) if other.session_uid != fact.session_uid]
     sessions = tuple(dict.fromkeys([fact.session_uid, *(other.session_uid for other in others)]))
-    returns = _returns(fact, fixed_ms, met)
-    steps = tuple(FixStep(**step) for step in details["steps"])
+    # Later sessions of the same repository that met the error again.
+    elsewhere = [one for one in met if one.session_uid != fact.session_uid and one.repo == fact.repo]
+    returns = len({one.session_uid for one in elsewhere if fixed_ms is not None and (one.since_ms or 0) > fixed_ms})
     cited = [
         (source, event)
         for source, most in ((fact, None), *((other, 1) for other in others))
@@ -556,7 +536,7 @@ def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact
         error=fact.subject,
         headline=details["headline"],
         text=fact.text,
-        steps=steps,
+        steps=tuple(FixStep(**step) for step in details["steps"]),
         step_count=details["step_count"],
         why=details["why"],
         chosen_by=details["chosen_by"],
@@ -573,18 +553,6 @@ def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact
         evidence=tuple(Evidence(**event, session_uid=source.session_uid) for source, event in cited[:_MOST_EVIDENCE]),
         is_same_error=is_same_error,
     )
-
-
-def _returns(fact: StoredFact, fixed_ms: int | None, met: Sequence[StoredFact]) -> int:
-    """In how many later sessions of the same repository the error was met again."""
-    if fixed_ms is None:
-        return 0
-    later = {
-        other.session_uid
-        for other in met
-        if other.session_uid != fact.session_uid and other.repo == fact.repo and (other.since_ms or 0) > fixed_ms
-    }
-    return len(later)
 
 
 def adjusted(fact: StoredFact, fixed: Sequence[StoredFact], returns: int, *, is_same_error: bool) -> float:
@@ -608,7 +576,8 @@ def _alike(store: Store, signature: str) -> tuple[list[str], list[str]]:
     query = fulltext_query(sorted(words, key=lambda word: (-len(word), word))[:_MOST_WORDS])
     known = {fact.subject for fact in store.facts.select((FIXED_BY,), words=query) if fact.subject_kind == "error"}
     parts = sorted(other for other in known if _is_part(signature, other) or _is_part(other, signature))
-    weighed = ((_likeness(words, set(_LONG_WORD.findall(other.lower()))), other) for other in known)
+    spoken = ((set(_LONG_WORD.findall(other.lower())), other) for other in known)
+    weighed = ((len(words & others) / len(words | others), other) for others, other in spoken)
     alike = [one for one in sorted(weighed, key=lambda one: (-one[0], one[1])) if one[0] >= _LEAST_ALIKE]
     return parts if len(parts) <= _MOST_SHARING else [], [other for _, other in alike]
 
@@ -630,7 +599,3 @@ def _described(store: Store, description: str) -> list[str]:
         if best:
             return list(dict.fromkeys(subject for _, subject in best))
     return []
-
-
-def _likeness(words: set[str], others: set[str]) -> float:
-    return len(words & others) / max(1, len(words | others))

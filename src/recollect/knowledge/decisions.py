@@ -275,7 +275,9 @@ def _plans(material: Material) -> Iterator[Finding]:
             continue
         title = one_line(heading["title"]).strip("*# ")
         titles.add(heading["title"])
-        said = _said_in(plan[heading.end() :])
+        lines = (line.replace("**", "") for line in sentences(without_code(plan[heading.end() :])))
+        # Without what leads something in.
+        said = [line for line in lines if len(line) > 30 and line[-1] != ":" and not line.startswith(("`", "|", "["))]
         aim, reason = _aim(title, said), shortened(one_line(said[0]), SENTENCE_CHARS) if said else None
         how = "approved" if step.kind == schema.DECISION else "to implement"
         text = f"Plan {how}: {title}" + (f" ({aim})" if aim else "")
@@ -302,12 +304,6 @@ def _added(change: FileChange) -> list[str]:
     return [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
 
 
-def _said_in(plan: str) -> list[str]:
-    """The sentences of a plan, without its code and what leads something in."""
-    said = (line.replace("**", "") for line in sentences(without_code(plan)))
-    return [line for line in said if len(line) > 30 and line[-1] != ":" and not line.startswith(("`", "|", "["))]
-
-
 def _aim(title: str, said: Sequence[str]) -> str | None:
     """What a plan says will be done: what it calls its aim, or else the titles of its first steps."""
     is_of_tests = _TESTS.match(title) is not None
@@ -330,19 +326,14 @@ def _refusals(material: Material) -> Iterator[Finding]:
         # What is chosen in place of a part of a plan may change with the next draft.
         if confidence < (STANDING if asks_back(call) else LEAST_CONFIDENCE):
             continue
-        about = _refused(material, call)
+        about = call.summary
+        if asks_back(call):
+            heading = _HEADING.search(_plan_of(material, call))
+            about = f"the plan “{one_line(heading['title']).strip('*# ')}”" if heading else "the plan"
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
-
-
-def _refused(material: Material, call: Step) -> str:
-    """What a refusal turns down: a plan by its title."""
-    if not asks_back(call):
-        return call.summary
-    heading = _HEADING.search(_plan_of(material, call))
-    return f"the plan “{one_line(heading['title']).strip('*# ')}”" if heading else "the plan"
 
 
 def _commits(material: Material) -> Iterator[Finding]:
@@ -367,16 +358,12 @@ def _rules(material: Material) -> Iterator[Finding]:
             if not is_record and _RULE_FILE.search(change.path) is None:
                 continue
             name = inside(change.path, material.subject.cwd)
-            rules = [rule for line in added if (rule := _rule(line))]
             if is_record:
                 rules = [line.lstrip("# ") for line in added if line.startswith("# ")]
+            else:
+                lines = [line.lstrip("-*#> ").replace("**", "").strip() for line in added]
+                whole = [line for line in lines if 24 <= len(line) <= SENTENCE_CHARS and line[-1] not in ":,`"]
+                rules = list(filter(_NORM.match, whole))
             for rule in rules[:_MOST_RULES]:
                 text = f"{rule} (written into {name})"
                 yield decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
-
-
-def _rule(line: str) -> str | None:
-    """A line of an instruction file if it is a rule and whole."""
-    text = line.lstrip("-*#> ").replace("**", "").strip()
-    is_whole = 24 <= len(text) <= SENTENCE_CHARS and not text.endswith((":", ",", "`"))
-    return text if is_whole and _NORM.match(text) else None

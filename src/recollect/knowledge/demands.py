@@ -194,7 +194,9 @@ def demands(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         if turn.request is None or is_plan(material, turn.request):
             continue
         message = _COMMAND.sub("", material.text(turn.request))
-        if not is_typed(message) or (following is not None and _is_dropped(material, following)):
+        reply = material.text(following.request) if following is not None and following.request is not None else ""
+        is_taken_back = len(reply) <= _DROP_CHARS and _DROPS.search(reply) is not None
+        if is_taken_back or not is_typed(message):
             continue
         said = sentences(message)
         wishes = [(place, confidence) for place, text in enumerate(said) if (confidence := demanded(text))]
@@ -219,20 +221,13 @@ def demanded(sentence: str) -> float:
         return 0.0
     if _UNSURE.search(lowered):
         return 0.0
-    if _is_standing(lowered):
+    if _STANDING.search(lowered) or (_ALWAYS.search(lowered) and not _HAPPENS.search(lowered)):
         confidence = STANDING
     elif _CHOICE.search(lowered) or _AVOIDS.match(sentence):
         confidence = _CHOICE_SURE
     else:
         return 0.0
     return confidence if is_clear(sentence) and not _PASSING.search(lowered) else _DOUBTFUL
-
-
-def _is_standing(lowered: str) -> bool:
-    """Whether a wish is meant for later sessions, too."""
-    if _STANDING.search(lowered):
-        return True
-    return _ALWAYS.search(lowered) is not None and _HAPPENS.search(lowered) is None
 
 
 def is_clear(text: str) -> bool:
@@ -252,12 +247,6 @@ def asks_change(text: str) -> bool:
 def reason_in(text: str) -> str | None:
     match = _REASON.search(text)
     return one_line(match["why"] or match["else"] or match["other"] or "").rstrip(". 。") or None if match else None
-
-
-def _is_dropped(material: Material, following: Turn) -> bool:
-    """Whether the user's next words take back what was said."""
-    said = material.text(following.request) if following.request is not None else ""
-    return len(said) <= _DROP_CHARS and _DROPS.search(said) is not None
 
 
 def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> Finding:
@@ -347,7 +336,7 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         assert turn.request is not None
         amends = amends or _AMENDS.search(material.text(turn.request)[:_MOST_CORRECTION]) is not None
         answer = material.trace.answers.get(turn.request.event_uid)
-        if answer is None or _has_worked(turn):
+        if answer is None or any(step.kind in CALLS for step in turn.steps):
             continue
         said = without_code(material.text(answer))
         reply = "" if following is None or following.request is None else material.text(following.request).strip()
@@ -366,10 +355,6 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         one for before, turn in pairwise(asked) for one in _correction(material, before, turn, amends=amends)
     ]
     yield from corrections or _amendments(material, asked)
-
-
-def _has_worked(turn: Turn) -> bool:
-    return any(step.kind in CALLS for step in turn.steps)
 
 
 def _recap_in(said: str) -> str:
@@ -406,7 +391,12 @@ def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -
     answer = material.trace.answers.get(before.request.event_uid)
     message = material.text(turn.request).strip()
     corrects = _CORRECTS.match(message)
-    if answer is None or corrects is None or len(message) > _MOST_CORRECTION or _has_worked(before):
+    if (
+        answer is None
+        or corrects is None
+        or len(message) > _MOST_CORRECTION
+        or any(step.kind in CALLS for step in before.steps)
+    ):
         return
     said = sentences(message[corrects.end() :])
     text = shortened(one_line(" ".join(said[:2])), TEXT_CHARS)
@@ -444,17 +434,13 @@ def without_code(text: str) -> str:
     return _CODE.sub("\n", text)
 
 
-def _ending(answer: str) -> list[str]:
-    return [sentence.replace("**", "") for sentence in sentences(without_code(answer))[-_MOST_ENDING:]]
-
-
 def proposal_in(answer: str) -> tuple[str, float]:
     """What an answer offers last, and how sure it is what that means; nothing if it only explains.
 
     "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
     guess.
     """
-    ended = _ending(answer)
+    ended = [sentence.replace("**", "") for sentence in sentences(without_code(answer))[-_MOST_ENDING:]]
     last = max((index for index, sentence in enumerate(ended) if _OFFERS.search(sentence)), default=None)
     if last is None:
         return "", 0.0

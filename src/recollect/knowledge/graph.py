@@ -26,7 +26,7 @@ from recollect.knowledge.records import (
     fact_uid,
 )
 from recollect.knowledge.workflows import follow_facts
-from recollect.store import ExchangeRow, SessionFilter, Store, StoredFact
+from recollect.store import ExchangeRow, SessionFilter, Store
 
 _HOPS = 2
 _LATEST = 1_000  # exchanges that workflows are found in
@@ -69,7 +69,11 @@ def find_graph(
         sessions = sessions._replace(since_ms=max(sessions.since_ms or 0, oldest_ms or 0) or None)
     stored = store.facts.select(predicates, sessions)
     facts = {fact.fact_uid: fact for fact in with_ends([*map(fact_of, stored), *notes_as_facts(store, repos)])}
-    steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
+    steps = {  # all that a fix changed: a fact names only the first of it
+        fact.fact_uid: [_node(step["kind"], step["name"]) for step in fact.details.get("steps") or ()]
+        for fact in stored
+        if fact.predicate == FIXED_BY
+    }
     held = [
         fact
         for fact in facts.values()
@@ -81,7 +85,8 @@ def find_graph(
             edges[edge].append(fact)
     roots: list[_Node] = []
     if around is not None:
-        roots = [node for node in _nodes(edges) if _is_named(node, around)]
+        asked = around.casefold()
+        roots = [node for node in _nodes(edges) if f"/{node.name.casefold()}".endswith(f"/{asked}")]
         if not roots:
             raise NotFound(f"Nothing is known about: {around}", "`recollect knowledge graph` shows what is known")
         near = _near(edges, roots)
@@ -93,12 +98,6 @@ def workflow_graph(exchanges: Sequence[ExchangeRow]) -> Graph:
     """Which step follows which in these exchanges' workflows."""
     edges = {edge: [fact] for fact in follow_facts(exchanges) for edge in _edges(fact, ())}
     return _graph(edges, set(_nodes(edges)), None, ())
-
-
-def _changed(fact: StoredFact) -> list[_Node]:
-    """All that a fix changed: a fact names only the first of it."""
-    steps = fact.details.get("steps") or []
-    return [_node(step["kind"], step["name"]) for step in steps]
 
 
 def _node(kind: str, name: str) -> _Node:
@@ -116,11 +115,6 @@ def _edges(fact: Fact, changed: Iterable[_Node]) -> Iterator[_Edge]:
 
 def _nodes(edges: Iterable[_Edge]) -> dict[_Node, None]:
     return dict.fromkeys(node for edge in edges for node in (edge.source, edge.target))
-
-
-def _is_named(node: _Node, name: str) -> bool:
-    own, asked = node.name.casefold(), name.casefold()
-    return own == asked or own.endswith(f"/{asked}")
 
 
 def _near(edges: Collection[_Edge], roots: Iterable[_Node]) -> set[_Node]:
@@ -163,19 +157,16 @@ def _graph(edges: dict[_Edge, list[Fact]], chosen: set[_Node], around: str | Non
                 edge.predicate,
                 max(fact.confidence for fact in said),
                 tuple(dict.fromkeys(fact.fact_uid for fact in said)),
-                *_sample(max(said, key=lambda fact: fact.valid_at or "")),
+                newest.session_uid,
+                next((cited.event_uid for cited in newest.evidence), None),
             )
             for edge, said in sorted(shown.items())
+            for newest in [max(said, key=lambda fact: fact.valid_at or "")]
         ),
         hidden=len(_nodes(edges)) - len(_nodes(shown)),
         around=around,
         roots=tuple(node.id for node in roots),
     )
-
-
-def _sample(fact: Fact) -> tuple[str | None, str | None]:
-    """A session that says it, and where."""
-    return fact.session_uid, next((shown.event_uid for shown in fact.evidence), None)
 
 
 Link = Callable[[GraphNode], str | None]

@@ -139,7 +139,23 @@ def fact_rows(findings: Iterable[Finding], began_ms: int | None) -> list[FactRow
     for finding in findings:
         first = finding.evidence[0][0]
         key = (finding.rule, finding.predicate, first.uid)
-        rows.append(_row(finding, fact_uid(*key, str(numbers[key])), began_ms))
+        cited = finding.evidence[:MOST_EVIDENCE]
+        rows.append(
+            FactRow(
+                fact_uid=fact_uid(*key, str(numbers[key])),
+                rule=finding.rule,
+                predicate=finding.predicate,
+                subject_kind=finding.subject[0],
+                subject=shortened(finding.subject[1], NAME_CHARS),
+                object_kind=finding.object[0],
+                object=shortened(finding.object[1], NAME_CHARS),
+                text=shortened(finding.text, TEXT_CHARS),
+                confidence=round(min(max(finding.confidence, 0.0), SURE), 2),
+                since_ms=began_ms if first.ts_ms is None else first.ts_ms,
+                details=dict(finding.details),
+                evidence=[{"event_uid": step.uid, "quote": shortened(said, QUOTE_CHARS)} for step, said in cited],
+            )
+        )
         numbers[key] += 1
     return rows
 
@@ -165,27 +181,6 @@ def distinct(rows: Iterable[FactRow]) -> tuple[FactRow, ...]:
         else:
             kept.setdefault(key, row)
     return tuple(kept.values())
-
-
-def _row(finding: Finding, uid: str, began_ms: int | None) -> FactRow:
-    cited = [
-        {"event_uid": step.uid, "quote": shortened(quote, QUOTE_CHARS)}
-        for step, quote in finding.evidence[:MOST_EVIDENCE]
-    ]
-    return FactRow(
-        fact_uid=uid,
-        rule=finding.rule,
-        predicate=finding.predicate,
-        subject_kind=finding.subject[0],
-        subject=shortened(finding.subject[1], NAME_CHARS),
-        object_kind=finding.object[0],
-        object=shortened(finding.object[1], NAME_CHARS),
-        text=shortened(finding.text, TEXT_CHARS),
-        confidence=round(min(max(finding.confidence, 0.0), SURE), 2),
-        since_ms=began_ms if finding.evidence[0][0].ts_ms is None else finding.evidence[0][0].ts_ms,
-        details=dict(finding.details),
-        evidence=cited,
-    )
 
 
 _PLAN_REQUEST = re.compile(r"implement (?:the following|this) plan\b", re.IGNORECASE)
@@ -259,8 +254,7 @@ def blocks_of(hunks: Iterable[Hunk]) -> tuple[Block, ...]:
 
 def _blocks(hunk: Hunk) -> Iterator[tuple[Block, int]]:
     """The blocks of a hunk, each with the number of lines left before it. Spaces in a line count for nothing."""
-    removed: list[str] = []
-    added: list[str] = []
+    removed, added = list[str](), list[str]()
     passed = left = 0
     for line in (*hunk.lines, " "):
         if line[:1] == "-":
@@ -275,20 +269,18 @@ def _blocks(hunk: Hunk) -> Iterator[tuple[Block, int]]:
             removed, added = [], []
 
 
-def _joined(blocks: Iterable[tuple[Block, int]]) -> Iterator[Block]:
+def _joined(blocks: Iterable[tuple[Block, int]]) -> list[Block]:
     """The blocks, of which one that only went and one next to it that only came are the same piece of work."""
-    last: Block | None = None
+    joined: list[Block] = []
     for block, left in blocks:
-        if last is not None and left <= _BETWEEN and not (last.added or block.removed):
-            last = replace(last, added=block.added)
-        elif last is not None and left <= _BETWEEN and not (last.removed or block.added):
-            last = replace(block, added=last.added)
+        last = joined[-1] if joined and left <= _BETWEEN else None
+        if last is not None and not (last.added or block.removed):
+            joined[-1] = replace(last, added=block.added)
+        elif last is not None and not (last.removed or block.added):
+            joined[-1] = replace(block, added=last.added)
         else:
-            if last is not None:
-                yield last
-            last = block
-    if last is not None:
-        yield last
+            joined.append(block)
+    return joined
 
 
 COMMAND_CHARS = 160
@@ -360,15 +352,14 @@ class Run:
             return False
         if self.is_test and earlier.is_test:
             return shell.covers_tests(self.command, earlier.command)
-        return all(_covers(self.command, earlier.command, family) for family in checked)
+        return all(self._covers(earlier, family) for family in checked)
 
-
-def _covers(command: str, other: str, family: str) -> bool:
-    """Whether a command has a program do what it did in another one: a check may take more at a time, else the same."""
-    wide, narrow = shell.given(command, family), shell.given(other, family)
-    if wide == narrow or _CHECKS.search(family) is None:
-        return wide == narrow
-    return all(any(name == folder or name.startswith(f"{folder}/") for name in narrow) for folder in wide)
+    def _covers(self, earlier: "Run", family: str) -> bool:
+        """Whether a program does what it did in another run: a check may take more at a time, else the same."""
+        wide, narrow = shell.given(self.command, family), shell.given(earlier.command, family)
+        if wide == narrow or _CHECKS.search(family) is None:
+            return wide == narrow
+        return all(any(name == folder or name.startswith(f"{folder}/") for name in narrow) for folder in wide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +398,9 @@ def steps_to_read(trace: Trace) -> list[Step]:
             or step.event_uid in failed
             or (step.kind == schema.TOOL_RESULT and step.call_id in edits)  # has the lines of the edit
             or step.summary.startswith("proposed a plan")
-            or _may_hide_failure(trace, step)
+            or (
+                step.kind == schema.TOOL_RESULT and _is_piped_check(shell.command_of(_call_of(trace, step) or "") or "")
+            )
             or (step.kind == schema.TOOL_RESULT and _call_of(trace, step) in failing)
             or (step.kind in CALLS and step.summary.startswith(shell.RAN) and step.summary.endswith(ELLIPSIS))
         ):
@@ -420,11 +413,9 @@ def _call_of(trace: Trace, step: Step) -> str | None:
     return call.summary if call is not None else None
 
 
-def _may_hide_failure(trace: Trace, step: Step) -> bool:
-    """Whether a result that looks well may be of a check whose failure its pipe hides."""
-    call = trace.calls.get(step.call_id or "") if step.kind == schema.TOOL_RESULT else None
-    command = shell.command_of(call.summary) if call is not None else None
-    return command is not None and _CHECKS.search(command) is not None and _PIPED.search(command) is not None
+def _is_piped_check(command: str) -> bool:
+    """Whether a pipe may hide that a check failed."""
+    return _CHECKS.search(command) is not None and _PIPED.search(command) is not None
 
 
 def runs_of(material: Material) -> list[Run]:
@@ -470,8 +461,7 @@ def _has_failed(
         return None  # refused, cut off, or an answer by exit code
     if _STARTED.search(material.text(result)[:COMMAND_CHARS]) or command.rstrip().endswith(("&", "& disown")):
         return None  # only begun
-    is_hidden = _PIPED.search(command) is not None and _CHECKS.search(command) is not None
-    if is_hidden and _COMPLAINT.search(material.text(result)[-_OUTPUT_CHARS:]):
+    if _is_piped_check(command) and _COMPLAINT.search(material.text(result)[-_OUTPUT_CHARS:]):
         return True
     return None if test is not None else False  # of tests that say nothing nobody knows
 
@@ -544,7 +534,8 @@ def standing(material: Material, made: Sequence[Change], changes: Sequence[Chang
         if change.kind == "edit" and change.edit is not None and change.edit.hunks:
             later = [other for other in changes if other.position > change.position]
             after = [block for other in later if other.name == change.name for block in other.blocks]
-            blocks = tuple(block for block in change.blocks if not any(_reverts(other, block) for other in after))
+            put_back = {(other.added, other.removed) for other in after if other.added}
+            blocks = tuple(block for block in change.blocks if (block.removed, block.added) not in put_back)
             if blocks and not _is_restored(material, change, later):
                 left.append(replace(change, blocks=blocks))
         else:
@@ -561,7 +552,8 @@ def _rejoined(changes: Iterable[Change]) -> list[Change]:
             for index, earlier in enumerate(joined):
                 parts = [part for part in earlier.blocks if earlier.name == change.name and _goes_on(block, part)]
                 if parts:
-                    block = _whole(parts[0], block)
+                    kept = tuple(line for line in block.removed if line not in parts[0].added)
+                    block = Block(parts[0].removed + kept, block.added, parts[0].line)
                     rest = tuple(part for part in earlier.blocks if part is not parts[0])
                     joined[index] = replace(earlier, blocks=rest)
             if block.removed != block.added:
@@ -577,36 +569,22 @@ def _goes_on(block: Block, earlier: Block) -> bool:
     return not block.removed and earlier.line is not None and earlier.line == block.line
 
 
-def _whole(earlier: Block, block: Block) -> Block:
-    kept = tuple(line for line in block.removed if line not in earlier.added)
-    return Block(earlier.removed + kept, block.added, earlier.line)
-
-
 def _placed(made: Sequence[Change]) -> Iterator[Change]:
     """The changes with the lines of their blocks as they were numbered before the first of them."""
     moves: dict[str, list[tuple[int, int]]] = defaultdict(list)  # from which line on, and by how many
     for change in made:
-        earlier = moves[change.name]
-        yield replace(change, blocks=tuple(_before(block, earlier) for block in change.blocks))
-        moves[change.name] = earlier + [
+        placed = []
+        for block in change.blocks:
+            if (line := block.line) is not None:
+                for start, count in reversed(moves[change.name]):
+                    line = max(start, line - count) if line > start else line
+            placed.append(replace(block, line=line))
+        yield replace(change, blocks=tuple(placed))
+        moves[change.name] += [
             (block.line, len(block.added) - len(block.removed))
             for block in reversed(change.blocks)
             if block.line is not None
         ]
-
-
-def _before(block: Block, moves: Sequence[tuple[int, int]]) -> Block:
-    if block.line is None:
-        return block
-    line = block.line
-    for start, count in reversed(moves):
-        line = max(start, line - count) if line > start else line
-    return replace(block, line=line)
-
-
-def _reverts(other: Block, block: Block) -> bool:
-    """Whether a block puts back what another one took away, and the other way round."""
-    return bool(block.removed) and (other.removed, other.added) == (block.added, block.removed)
 
 
 def _is_restored(material: Material, change: Change, later: Sequence[Change]) -> bool:

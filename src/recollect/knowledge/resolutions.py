@@ -175,7 +175,10 @@ class Mentions:
             return f"removed `{shortened(removed, _GIST_CHARS)}`"
         if (appended := added.removeprefix(removed).strip()) not in ("", added):
             return f"added `{shortened(appended, _GIST_CHARS // 2)}` after `{shortened(removed, _GIST_CHARS // 2)}`"
-        start = _start_of_difference(removed, added)
+        # Where they differ far from their beginning, from a little before that place on.
+        pairs = enumerate(zip(removed, added, strict=False))
+        start = next((index for index, (a, b) in pairs if a != b), min(len(removed), len(added))) - _SHARED_CHARS
+        start = start if start > _GIST_CHARS // 2 - 2 * _SHARED_CHARS else 0
         removed, added = (f"{ELLIPSIS}{line[start:]}" if start else line for line in (removed, added))
         return f"`{shortened(removed, _GIST_CHARS // 2)}` became `{shortened(added, _GIST_CHARS // 2)}`"
 
@@ -257,13 +260,6 @@ def _without(lines: list[str], others: list[str]) -> list[str]:
     """Lines that are not among others; all of them if each is."""
     known = set(others)
     return [line for line in lines if line not in known] or lines
-
-
-def _start_of_difference(line: str, other: str) -> int:
-    """From where to show two lines so that a reader sees how they differ: 0 unless it is far from their beginning."""
-    pairs = enumerate(zip(line, other, strict=False))
-    shared = next((index for index, (a, b) in pairs if a != b), min(len(line), len(other)))
-    return shared - _SHARED_CHARS if shared > _GIST_CHARS // 2 - _SHARED_CHARS else 0
 
 
 def _does(line: str) -> bool:
@@ -540,6 +536,8 @@ def _fixed(
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
+    # It is also known by lines of its output that the run after the fix did not print.
+    left = {error.first.signature, *(telling_lines(material.text(success.result)) if success.has_failed else ())}
     details = {
         "headline": shortened(headline, 300),
         "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
@@ -549,7 +547,7 @@ def _fixed(
         "quote": quote,
         "tried": [change.sentence for change in main_changes(error.tried, mentions)],
         "fixed_ms": success.result.ts_ms,
-        "lines": [] if is_listed else _lines_gone(material, error, success),
+        "lines": [] if is_listed else [line for line in telling_lines(output) if line not in left],
         "command": shortened(one_line(error.first.command), 200),
         "passed": None if success.has_failed else shortened(one_line(success.command), 200),
     }
@@ -574,13 +572,6 @@ def _leaves_out_tests(material: Material, error: _Open, made: Sequence[Change]) 
         or any(_SKIPS_TEST.search(line) for block in blocks for line in block.added if line not in block.removed)
         or not (gone - come).isdisjoint(match["name"] for match in _FAILED_TEST.finditer(output))
     )
-
-
-def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
-    """By what else the error is known: lines of its output that the run after the fix did not print."""
-    left = {error.first.signature}
-    left.update(telling_lines(material.text(success.result)) if success.has_failed else ())
-    return [line for line in telling_lines(material.text(error.last.result)) if line not in left]
 
 
 def _confidence(

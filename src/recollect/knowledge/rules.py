@@ -100,16 +100,13 @@ def installs(turns: Sequence[Turn], runs: Sequence[Run]) -> Iterator[Finding]:
     for turn in turns:
         for run in runs:
             if turn.start <= run.position < turn.end and run.has_failed is False:
-                for name in _packages(run.command):
+                taken = (_OF_OPTION.sub(" ", match["rest"]) for match in _INSTALLS.finditer(run.command))
+                named = (_PACKAGE.fullmatch(word) for rest in taken for word in rest.split())
+                for name in dict.fromkeys(match["name"] for match in named if match):
                     goal, command = _goal(turn), shortened(run.command, _COMMAND_CHARS)
                     text = f"“{goal}” took the package {name}: `{command}`"
                     pair = ("task", goal), ("package", name)
                     yield Finding(INSTALL, REQUIRES, *pair, text, 0.8, [(run.call, f"ran {command}")])
-
-
-def _packages(command: str) -> list[str]:
-    words = (word for match in _INSTALLS.finditer(command) for word in _OF_OPTION.sub(" ", match["rest"]).split())
-    return list(dict.fromkeys(match["name"] for word in words if (match := _PACKAGE.fullmatch(word))))
 
 
 def _made(turn: Turn, kind: str, name: str, step: Step, quote: str) -> Finding:
@@ -189,13 +186,6 @@ def statements(material: Material, turns: Sequence[Turn], changes: Sequence[Chan
         ]
         named = {one.subject for one in stated if one.predicate == CONFLICTS_WITH and not _is_default(one)}
         yield from (one for one in stated if not (_is_default(one) and one.subject in named))
-
-
-def named_cause(sentence: str) -> str:
-    """The value that a finding names (“the expiry is set to 0” is `expiry = 0`), or all of what it says."""
-    match = _SET.search(sentence)
-    name = match["name"] if match else None
-    return f"{_plain(name)} = {_plain(match['value'])}" if match and name and _is_name(name) else sentence
 
 
 def _is_default(finding: Finding) -> bool:
@@ -296,11 +286,12 @@ def causes_found(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]
         why = _cause_sentence(material, cause)
         if not _NO_CAUSE.search(why[1]):
             problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
-            shown = headline or turn.request.summary
+            shown, named = headline or turn.request.summary, _SET.search(why[1])
+            # “the expiry is set to 0” names a value: `expiry = 0`.
+            is_value = named is not None and bool(named["name"]) and _is_name(named["name"])
+            found = f"{_plain(named['name'])} = {_plain(named['value'])}" if named and is_value else why[1]
             text = f"“{shortened(shown, 160)}”: {why[1]}"
-            yield Finding(
-                CAUSE, CAUSED_BY, problem, ("cause", named_cause(why[1])), text, 0.75, [why, (turn.request, shown)]
-            )
+            yield Finding(CAUSE, CAUSED_BY, problem, ("cause", found), text, 0.75, [why, (turn.request, shown)])
 
 
 def _cause_sentence(material: Material, cause: tuple[Step, str]) -> tuple[Step, str]:

@@ -8,7 +8,7 @@ from itertools import groupby, islice, pairwise, takewhile
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
+from recollect.distill import CALLS, PAUSE_MS, is_work, shell, shortened, words
 from recollect.kinds import KIND_FAMILY, SessionKey
 from recollect.knowledge.asking import relevance, topic_words
 from recollect.knowledge.material import Material, Run, Turn
@@ -111,9 +111,14 @@ def find_workflows(exchanges: Sequence[ExchangeRow], least_support: int = _LEAST
             found.append((score, _workflow(pattern, [exchanges[position] for position in places], lift), set(places)))
     found.sort(key=lambda one: (-one[0], one[1].steps))
     chosen: list[tuple[Workflow, set[int]]] = []
-    for _, workflow, exchanges_of in found:
-        if not any(_says_the_same(workflow, exchanges_of, *other) for other in chosen):
-            chosen.append((workflow, exchanges_of))
+    for _, workflow, taken in found:
+        for other, also_taken in chosen:
+            steps, others = set(workflow.steps), set(other.steps)
+            shared = len(taken & also_taken) / min(len(taken), len(also_taken))
+            if len(steps & others) / len(steps | others) >= _SAME_STEPS and shared >= _SAME_EXCHANGES:
+                break
+        else:
+            chosen.append((workflow, taken))
     return [workflow for workflow, _ in chosen]
 
 
@@ -165,12 +170,6 @@ def _lift(pattern: tuple[str, ...], patterns: Mapping[tuple[str, ...], Sequence[
     support = len(patterns[pattern])
     splits = [(pattern[:cut], pattern[cut:]) for cut in range(1, len(pattern))]
     return min((support * total / (len(patterns[one]) * len(patterns[two])) for one, two in splits), default=0.0)
-
-
-def _says_the_same(one: Workflow, places: set[int], other: Workflow, other_places: set[int]) -> bool:
-    shared_steps = len(set(one.steps) & set(other.steps)) / len(set(one.steps) | set(other.steps))
-    shared = len(places & other_places) / min(len(places), len(other_places))
-    return shared_steps >= _SAME_STEPS and shared >= _SAME_EXCHANGES
 
 
 def _patterns(sequences: Sequence[Sequence[str]], least_support: int) -> dict[tuple[str, ...], list[int]]:
@@ -289,7 +288,7 @@ def _route(store: Store, one: ExchangeRow) -> Route | None:
 def _taken(store: Store, key: SessionKey, steps: Sequence[Step]) -> Iterator[str]:
     """List what was edited and run, in order, each with its failure; a step repeated at once appears once."""
     errors = {step.call_id: step.summary.removeprefix("failed: ") for step in steps if step.kind == schema.ERROR}
-    calls = [step for step in steps if step.kind in CALLS and step.role == "assistant" and _does(step)]
+    calls = [step for step in steps if step.kind in CALLS and step.role == "assistant" and is_work(step)]
     payloads = store.steps.payloads(key, [step for step in calls if step.summary.endswith(ELLIPSIS)])
     last = ""
     for step in calls:
@@ -300,8 +299,3 @@ def _taken(store: Store, key: SessionKey, steps: Sequence[Step]) -> Iterator[str
         if done != last:
             yield done
         last = done
-
-
-def _does(call: Step) -> bool:
-    command = shell.command_of(call.summary)
-    return call.kind == schema.EDIT or (command is not None and not shell.only_looks(command))
