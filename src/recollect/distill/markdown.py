@@ -67,7 +67,8 @@ def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     cut = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""
     yield f"Errors{cut}", map(_quoted, digest.errors)
     yield "Sub-agents", (f"- {inert(line)}" for line in digest.sub_agents)
-    yield _SIGNALS, _signals(digest)
+    signals = ", ".join(f"{signal_words(name)} ({count}×)" for name, count in digest.signals.items())
+    yield _SIGNALS, [f"- {signals}"] if signals else ()
 
 
 def brief_digest(digest: Digest, session: Session, tokens: int) -> str:
@@ -82,7 +83,9 @@ def brief_digest(digest: Digest, session: Session, tokens: int) -> str:
     sections = [(title, list(lines)) for title, lines in _sections(digest) if title != _SIGNALS]
     left = tokens - estimate_tokens("\n".join([*head, more]))
     kept: dict[str, list[str]] = {}
-    for title, lines in sorted(sections, key=lambda section: _importance(section[0])):
+    for title, lines in sorted(
+        sections, key=lambda section: [not section[0].startswith(start) for start in _BY_IMPORTANCE]
+    ):
         kept[title], left = _affordable(title, lines, left)
     body = [line for title, _ in sections for line in _section(title, kept[title])]
     return "\n".join([*head, *body, more]) + "\n"
@@ -90,11 +93,6 @@ def brief_digest(digest: Digest, session: Session, tokens: int) -> str:
 
 # Sections of a brief, the most important first; others are left out of it only for want of room.
 _BY_IMPORTANCE = ("Open", "Asked", "How it ended", "The agent's", "Decided", "Done", "Stopped", "Found out", "Errors")
-
-
-def _importance(title: str) -> int:
-    places = (place for place, start in enumerate(_BY_IMPORTANCE) if title.startswith(start))
-    return next(places, len(_BY_IMPORTANCE))
 
 
 def _affordable(title: str, lines: Sequence[str], left: int) -> tuple[list[str], int]:
@@ -289,11 +287,6 @@ def _open(ends: OpenEnds) -> Iterator[str]:
         yield f"- Failing tests: {_quoted(ends.failing_tests)[2:]}"
     if ends.interruption and not any(quote.note == "interrupted" for quote in ends.unanswered):
         yield f"- Interrupted: {_quoted(ends.interruption)[2:]}"
-
-
-def _signals(digest: Digest) -> Iterator[str]:
-    if digest.signals:
-        yield "- " + ", ".join(f"{signal_words(name)} ({count}×)" for name, count in digest.signals.items())
 
 
 _read = msgspec.json.Decoder(Digest).decode

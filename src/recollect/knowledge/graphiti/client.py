@@ -110,12 +110,10 @@ class _Model(OpenAIGenericClient):  # type: ignore[misc]
         answer = await super()._generate_response(*args, **options)
         for listed, names in _NAMED.items():
             if isinstance(answer.get(listed), list):
-                answer[listed] = [one for one in answer[listed] if not any(_is_stop_word(one, name) for name in names)]
+                said = ([str(one.get(name, "")) for name in names if isinstance(one, dict)] for one in answer[listed])
+                is_bare = [any(set(name.casefold().split()) <= set(STOPWORDS) for name in given) for given in said]
+                answer[listed] = [one for one, bare in zip(answer[listed], is_bare, strict=True) if not bare]
         return answer
-
-
-def _is_stop_word(item: Any, name: str) -> bool:
-    return isinstance(item, dict) and set(str(item.get(name, "")).casefold().split()) <= set(STOPWORDS)
 
 
 class MeteredClient:
@@ -314,10 +312,12 @@ async def push_facts(
         if (uuid in edges and row["mark"] != edges[uuid].attributes["mark"])
         or (uuid not in edges and row["origin"] in own)
     }
-    wanted = edges if chosen is None else _chosen_edges(facts, chosen)
+    named = {fact.fact_uid for fact in facts if chosen is None or any(e.session_uid in chosen for e in fact.evidence)}
+    # What took the place of a chosen fact goes with it.
+    wanted = {_uuid("fact", fact.fact_uid) for fact in facts if named & {fact.fact_uid, fact.superseded_by}}
     new = [edge for uuid, edge in edges.items() if uuid in changed or (uuid in wanted and uuid not in present)]
-    named = {row["uuid"] for row in await graph.rows(_NODES)}
-    nodes = [node for node in _nodes(facts, graph.group_id, new) if node.uuid not in named]
+    known = {row["uuid"] for row in await graph.rows(_NODES)}
+    nodes = [node for node in _nodes(facts, graph.group_id, new) if node.uuid not in known]
     await graph.rows(_DELETE_EDGES, uuids=list(changed))
     for start in range(0, len(nodes), _BATCH):
         await add_nodes_and_edges_bulk(graph.driver, [], [], nodes[start : start + _BATCH], [], WordEmbedder())
@@ -329,18 +329,9 @@ async def push_facts(
     report.removed += sum(uuid not in edges for uuid in changed)
 
 
-def _chosen_edges(facts: Sequence[Fact], chosen: Collection[str]) -> set[str]:
-    uids = {fact.fact_uid for fact in facts if any(shown.session_uid in chosen for shown in fact.evidence)}
-    return {_uuid("fact", fact.fact_uid) for fact in facts if fact.fact_uid in uids or fact.superseded_by in uids}
-
-
 def _uuid(*parts: str) -> str:
     """The same thing has the same id in every push."""
     return str(uuid5(NAMESPACE_URL, "\0".join(("recollect", *parts))))
-
-
-def _node_uuid(group_id: str, kind: str, name: str) -> str:
-    return _uuid("entity", group_id, kind, name)
 
 
 def _nodes(facts: Iterable[Fact], group_id: str, edges: Iterable[EntityEdge]) -> list[EntityNode]:
@@ -348,7 +339,7 @@ def _nodes(facts: Iterable[Fact], group_id: str, edges: Iterable[EntityEdge]) ->
     nodes: dict[str, EntityNode] = {}
     for fact in facts:
         for kind, name in ((fact.subject_kind, fact.subject), (fact.object_kind, fact.object)):
-            uuid = _node_uuid(group_id, kind, name)
+            uuid = _uuid("entity", group_id, kind, name)
             if uuid in needed and uuid not in nodes:
                 label = kind.title().replace("_", "")
                 at = as_datetime(fact.recorded_at)
@@ -374,8 +365,8 @@ def _edge(fact: Fact, group_id: str) -> EntityEdge:
         group_id=group_id,
         name=fact.predicate.upper(),
         fact=fact.text,
-        source_node_uuid=_node_uuid(group_id, fact.subject_kind, fact.subject),
-        target_node_uuid=_node_uuid(group_id, fact.object_kind, fact.object),
+        source_node_uuid=_uuid("entity", group_id, fact.subject_kind, fact.subject),
+        target_node_uuid=_uuid("entity", group_id, fact.object_kind, fact.object),
         created_at=as_datetime(fact.recorded_at),
         valid_at=as_datetime(fact.valid_at),
         invalid_at=as_datetime(fact.invalid_at),
