@@ -32,18 +32,7 @@ from recollect.distill.outcome import (
 )
 from recollect.distill.shell import command_given, commit_message
 from recollect.distill.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
-from recollect.distill.trace import (
-    CALLS,
-    MOST_COMMITS,
-    NO_TIME,
-    NOTES,
-    PLAN,
-    Payloads,
-    SuiteRun,
-    Trace,
-    Use,
-    settle,
-)
+from recollect.distill.trace import CALLS, MOST_COMMITS, NO_TIME, NOTES, PLAN, Payloads, SuiteRun, Trace, Use, settle
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.sessions import MINUTE_MS, Used, has_subject, tokens_of
 from recollect.store import ActivityRow, Response, Step, UseRow

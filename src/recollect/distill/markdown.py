@@ -274,11 +274,7 @@ def _times(tally: Tally) -> str:
 
 
 def _open(ends: OpenEnds) -> Iterator[str]:
-    sorts = (
-        ("To do", ends.todos),
-        ("Question", ends.questions),
-        ("Next", ends.next_steps),
-    )
+    sorts = (("To do", ends.todos), ("Question", ends.questions), ("Next", ends.next_steps))
     for quote in ends.unanswered:
         yield f"- {(quote.note or 'not answered').capitalize()}: {_quoted(replace(quote, note=None))[2:]}"
     for name, quotes in sorts:

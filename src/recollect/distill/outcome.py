@@ -18,17 +18,7 @@ from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text, shortened
-from recollect.distill.trace import (
-    CALLS,
-    CHURN_ROUNDS,
-    IDLE_MS,
-    NOTES,
-    REFUSED,
-    Edit,
-    Payloads,
-    SuiteRun,
-    Trace,
-)
+from recollect.distill.trace import CALLS, CHURN_ROUNDS, IDLE_MS, NOTES, REFUSED, Edit, Payloads, SuiteRun, Trace
 from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome, Signal
 from recollect.sessions import Used
 from recollect.store import Response, Step
