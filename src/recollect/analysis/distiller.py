@@ -252,15 +252,11 @@ def line_of(digest: Digest) -> str:
     asked = digest.requests[0].text if digest.requests else digest.title or "no request"
     answer = f" → {digest.final_answer.text}" if digest.final_answer else ""
     outcome = digest.outcome.outcome if digest.outcome.stopped_by is None else f"stopped: {digest.outcome.stopped_by}"
-    line = f"[{outcome}] {shortened(asked, _LINE_CHARS // 2)}{_edited(digest)}{answer}"
-    return shortened(line, _LINE_CHARS)
-
-
-def _edited(digest: Digest) -> str:
-    """The files a sub-agent edited, by their last names: its root's digest counts none of them."""
-    names = [file.name.rpartition("/")[2] for file in digest.files[:_FILES_OF_LINE]]
+    names = [file.name.rpartition("/")[2] for file in digest.files[:_FILES_OF_LINE]]  # its root's digest counts none
     more = f" and {digest.file_count - len(names)} more" if digest.file_count > len(names) else ""
-    return f" (edited {', '.join(names)}{more})" if names else ""
+    edited = f" (edited {', '.join(names)}{more})" if names else ""
+    line = f"[{outcome}] {shortened(asked, _LINE_CHARS // 2)}{edited}{answer}"
+    return shortened(line, _LINE_CHARS)
 
 
 def _subject(session: Pending) -> Subject:

@@ -229,11 +229,11 @@ def _tallies(named: Mapping[str, Tally], limit: int) -> tuple[Tally, ...]:
 
 def _commits(trace: Trace, payloads: Payloads) -> tuple[Quote, ...]:
     made = trace.commits[-MOST_COMMITS:]
-    commands = (command_given(payloads.get(commit.call.event_uid, {})) for commit in made)
+    commands = (command_given(payloads.get(call.event_uid, {})) for call, _ in made)
     subjects = (command and commit_message(command) for command in commands)
     return tuple(
-        _quote(commit.call, subject or commit.message or "(message not told)")
-        for commit, subject in zip(made, subjects, strict=True)
+        _quote(call, subject or message or "(message not told)")
+        for (call, message), subject in zip(made, subjects, strict=True)
     )
 
 
@@ -371,6 +371,9 @@ def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
     anything. The row's own figures (tokens, money, title) are whole in `new` already only if they were never dropped,
     so the larger ones are kept.
     """
+    answer = old.final_answer
+    has_gone_on = new.request_count or new.tools or new.error_count or new.intervention_count
+    is_no_longer_last = new.final_answer is None and has_gone_on
     return replace(
         new,
         covers=Covers(
@@ -382,7 +385,7 @@ def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
         outcome=new.outcome if _tells_an_end(new) else old.outcome,
         requests=_ends((*_answered(old, new), *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
         request_count=old.request_count + new.request_count,
-        final_answer=new.final_answer or _no_longer_last(old.final_answer, new),
+        final_answer=replace(answer, note=NOT_THE_END) if answer and is_no_longer_last else new.final_answer or answer,
         files=_joined(old.files, new.files, MOST_FILES * width),
         file_count=max(
             old.file_count + len({one.name for one in new.files} - {one.name for one in old.files}), new.file_count
@@ -437,11 +440,6 @@ def _tells_an_end(digest: Digest) -> bool:
     return digest.final_answer is not None or digest.request_count > 0 or digest.error_count > 0
 
 
-def _no_longer_last(answer: Quote | None, new: Digest) -> Quote | None:
-    has_gone_on = new.request_count or new.tools or new.error_count or new.intervention_count
-    return replace(answer, note=NOT_THE_END) if answer and has_gone_on else answer
-
-
 def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tally, ...]:
     joined = {tally.name: tally for tally in old}
     for tally in new:
@@ -453,6 +451,9 @@ def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tal
 def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
     """What is open now: the new part's word counts where it says anything of the same sort."""
     has_gone_on = _tells_an_end(new)
+    unanswered = old.open.unanswered
+    if unanswered and new.tools and not unanswered[-1].note:  # the agent went to work on the last one since
+        unanswered = (*unanswered[:-1], replace(unanswered[-1], note=NOT_FINISHED))
     has_list = any("todo" in tally.name.lower() or "plan" in tally.name.lower() for tally in new.tools)
     return OpenEnds(
         todos=new.open.todos if new.open.todos or has_list else old.open.todos,
@@ -460,15 +461,8 @@ def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
         next_steps=new.open.next_steps if has_gone_on else old.open.next_steps,
         failing_tests=new.open.failing_tests if new.tests.last else old.open.failing_tests,
         interruption=new.open.interruption if has_gone_on else old.open.interruption,
-        unanswered=new.open.unanswered if has_gone_on else _acted_on(old.open.unanswered, new),
+        unanswered=new.open.unanswered if has_gone_on else unanswered,
     )
-
-
-def _acted_on(unanswered: tuple[Quote, ...], new: Digest) -> tuple[Quote, ...]:
-    """Requests that were open; the last one is no longer without an answer if the agent went to work since."""
-    if not unanswered or not new.tools or unanswered[-1].note:
-        return unanswered
-    return (*unanswered[:-1], replace(unanswered[-1], note=NOT_FINISHED))
 
 
 def activity_of(subject: Subject, minutes: Sequence[ActivityRow], used: Sequence[Used]) -> tuple[ActivityRow, ...]:

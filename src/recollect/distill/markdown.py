@@ -16,7 +16,7 @@ import orjson
 
 from recollect.distill.texts import clean, estimate_tokens, one_line
 from recollect.kinds import signal_words
-from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, Tally
+from recollect.schema import Asked, Digest, OpenEnds, Quote, Session, Tally
 from recollect.sessions import TOKENS
 from recollect.text import ELLIPSIS, money, plural, spaced
 
@@ -111,9 +111,10 @@ def _affordable(title: str, lines: Sequence[str], left: int) -> tuple[list[str],
 
 def _where(session: Session) -> Iterator[str]:
     """Repository, folder and branch, those that are known."""
-    yield from (f"{name} {inert(value)}" for name, value in (("repository", session.repo),) if value)
-    yield from (f"folder {_span(one_line(value))}" for value in (session.cwd,) if value)
-    yield from (f"branch {_span(one_line(value))}" for value in (session.git_branch,) if value)
+    if session.repo:
+        yield f"repository {inert(session.repo)}"
+    places = (("folder", session.cwd), ("branch", session.git_branch))
+    yield from (f"{name} {_span(one_line(value))}" for name, value in places if value)
 
 
 def inert(text: str) -> str:
@@ -249,8 +250,10 @@ def _done(digest: Digest) -> Iterator[str]:
         yield f"- Files deleted: {', '.join(map(inert, digest.deleted))}"
     if digest.commands:
         yield f"- Commands: {', '.join(_times(command) for command in digest.commands)}"
-    if digest.tests.runs:
-        yield _tests(digest.tests)
+    if (tests := digest.tests).runs:
+        unfinished = f", {tests.unfinished} without a result" if tests.unfinished else ""
+        last = f"; the last one{' with a result' if unfinished else ''} {tests.last}" if tests.last else ""
+        yield f"- Test runs: {tests.runs}, {tests.failures} failed{unfinished}{last}"
     for commit in digest.commits:
         yield f"- Commit: {_quoted(commit)[2:]}"
     if digest.commit_count > len(digest.commits):
@@ -259,13 +262,6 @@ def _done(digest: Digest) -> Iterator[str]:
         yield f"- Pull request: {_quoted(request)[2:]}"
     if digest.tools:
         yield f"- Tools: {', '.join(_times(tool) for tool in digest.tools)}"
-
-
-def _tests(tests: RanTests) -> str:
-    unfinished = f", {tests.unfinished} without a result" if tests.unfinished else ""
-    which = "the last one with a result" if tests.unfinished else "the last one"
-    last = f"; {which} {tests.last}" if tests.last else ""
-    return f"- Test runs: {tests.runs}, {tests.failures} failed{unfinished}{last}"
 
 
 def _times(tally: Tally) -> str:

@@ -115,7 +115,11 @@ def judge(trace: Trace, ending: Ending, todos: Sequence[Todo], session_class: st
         return Outcome(UNKNOWN, 0.9, (f"nothing to judge in a session of class {session_class}",))
     has_tried = trace.calls or trace.errors or trace.service_retries
     if ending.last is None or not (has_tried or trace.has_worked or trace.last_answer):
-        return _without_an_answer(trace, ending)
+        if ending.request is None:
+            return Outcome(UNKNOWN, 0.9, ("nothing was asked",))
+        if trace.interventions:
+            return Outcome(ABANDONED, 0.8, ("the user interrupted before any answer",))
+        return Outcome(ABANDONED, 0.6, ("the request was never answered",))
     return _by_last_event(ending) or _by_answer(trace, ending, todos)
 
 
@@ -157,14 +161,6 @@ def _text(step: Step | None, payloads: Mapping[bytes, Mapping[str, Any]]) -> str
     if step is None:
         return ""
     return payload_text(payloads.get(step.event_uid, {})) or step.summary
-
-
-def _without_an_answer(trace: Trace, ending: Ending) -> Outcome:
-    if ending.request is None:
-        return Outcome(UNKNOWN, 0.9, ("nothing was asked",))
-    if trace.interventions:
-        return Outcome(ABANDONED, 0.8, ("the user interrupted before any answer",))
-    return Outcome(ABANDONED, 0.6, ("the request was never answered",))
 
 
 def is_interruption(step: Step | None) -> bool:
@@ -268,7 +264,7 @@ def _by_proof(trace: Trace, ending: Ending) -> Outcome | None:
     if runs and runs[-1].has_passed:
         which = "the last test run" if runs[-1] is trace.standing_tests[-1] else "the last test run that ended"
         reasons.append(f"{which} passed: {cut_short(runs[-1].call.summary, _REASON_CHARS)}")
-    if any(not commit.call.is_abandoned for commit in trace.commits):
+    if any(not call.is_abandoned for call, _ in trace.commits):
         reasons.append("a commit was made")
     if ending.is_reported_done and ending.has_work:
         reasons.append("the last answer reports it as done")

@@ -51,15 +51,6 @@ class SuiteRun:
 
 
 @dataclass(slots=True)
-class Commit:
-    """A commit that was made."""
-
-    call: Step
-    message: str
-    witness: Step | None = None  # the output that must tell of it, where the command succeeds without it
-
-
-@dataclass(slots=True)
 class Edit:
     call: Step
     paths: tuple[str, ...]
@@ -94,7 +85,9 @@ class Trace:
     calls: dict[str, Step] = field(default_factory=dict)
     tests: list[SuiteRun] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
-    commits: list[Commit] = field(default_factory=list)
+    commits: list[tuple[Step, str]] = field(
+        default_factory=list
+    )  # calls, and the messages as their summaries have them
     openings: list[tuple[Step, Step]] = field(default_factory=list)  # calls that may have opened pull requests; results
     pull_requests: list[tuple[Step, str, str]] = field(default_factory=list)  # the call, its address, its title
     links: list[Step] = field(default_factory=list)  # the agent's own records of pull requests that were opened
@@ -146,8 +139,7 @@ class Trace:
         chosen += [edit.call for edit in self.edits if edit.call.summary.endswith(ELLIPSIS)]
         chosen += [edit.call for edit in self._edits_spelled_short()]
         chosen += self._errors_of_churn()
-        chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
-        chosen += [commit.witness for commit in self.commits if commit.witness]
+        chosen += [call for call, _ in self.commits[-MOST_COMMITS:]]
         chosen += self.removals + [result for _, result in self.openings]
         return list({step.event_uid: step for step in chosen}.values())
 
@@ -202,8 +194,6 @@ def settle(trace: Trace, payloads: Payloads) -> None:
     _settle_tests(trace, payloads)
     _settle_commands(trace, payloads)
     _settle_paths(trace, payloads)
-    made = trace.commits
-    trace.commits = [one for one in made if not one.witness or shell.says_committed(_output(one.witness, payloads))]
     for call, result in trace.openings:
         if opened := shell.pull_request(shell.command_of(call.summary) or "", _output(result, payloads)):
             trace.pull_requests.append((call, *opened))
@@ -417,8 +407,9 @@ class _Teller:
         if call is None or command is None:
             return
         message = shell.commit_message(command) if "commit" in command else None
-        if message is not None and "nothing to commit" not in result.summary:
-            self.trace.commits.append(Commit(call, message, result if shell.hides_commit(command) else None))
+        is_made = "nothing to commit" not in result.summary and not shell.hides_commit(command)
+        if message is not None and (is_made or shell.says_committed(result.summary)):
+            self.trace.commits.append((call, message))
         if " create" in command and shell.opens_pull_request(command):
             self.trace.openings.append((call, result))
         if ("rm " in command or "unlink " in command) and shell.removed_files(command):
@@ -479,8 +470,7 @@ class _Teller:
             self._end_call(step, is_done=False)
 
     def _decision(self, step: Step) -> None:
-        if not step.is_abandoned:
-            self.trace.decisions.append(step)
+        self.trace.decisions += [] if step.is_abandoned else [step]
 
     def _lifecycle(self, step: Step) -> None:
         if step.summary.startswith("/") and not step.is_abandoned:

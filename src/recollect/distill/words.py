@@ -397,17 +397,13 @@ def insight(text: str) -> str | None:
     """What a message has found out, from the sentence on that announces it; None if it tells no finding."""
     if INSIGHT.search(text.lower()) is None or _TAKES_BACK.match(text.lower()):
         return None
-    said = map(_past_plan, sentences(text))
+    # Without what the agent says it is about to do: “Let me explain: the issue is …”.
+    said = (one.partition(": ")[2] if _PLANS.match(one.lower()) else one for one in sentences(text))
     announcing = next((sentence for sentence in said if INSIGHT.search(sentence.lower())), None)
     if announcing is None:
         return None
     finding = text[max(0, text.find(announcing)) :]
     return finding if len(finding.split()) >= _FINDING_WORDS or _FOREIGN.search(finding) else None
-
-
-def _past_plan(sentence: str) -> str:
-    """A sentence without what the agent says it is about to do: “Let me explain: the issue is …”."""
-    return sentence.partition(": ")[2] if _PLANS.match(sentence.lower()) else sentence
 
 
 def gist(answer: str) -> str:

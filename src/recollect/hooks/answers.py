@@ -121,11 +121,11 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
     if event.name == "SessionStart":
         return _added(event, store_folder, _start(event, store_folder), "")
     if event.prompt and event.hooks.hears_prompt and is_on(store_folder, PROMPTS, event.folder):
-        return _added(event, store_folder, *_reminder(event, store_folder))
+        return _added(event, store_folder, *_brought_to_mind(event, store_folder))
     if event.edited and is_on(store_folder, EDITS, event.folder):
         return _added(event, store_folder, _settled(event, store_folder), "")
     if event.failure and is_on(store_folder, FIXES, event.folder):
-        return _added(event, store_folder, *_fix(event, store_folder))
+        return _added(event, store_folder, *_brought_to_mind(event, store_folder))
     if event.name in NEWS and event.transcript:
         # One event may reach us by a plugin and by settings.
         if not spool.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn):
@@ -141,14 +141,21 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
     return None
 
 
-def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
-    """What fixed the error of a failed call, once for a session, and the error's fingerprint."""
-    if event.failure.isascii() and not _FAILURE.search(event.failure):
-        return "", ""
-    from recollect.hooks.reminders import find_fix  # its patterns take longer to compile than all else here
+def _brought_to_mind(event: HookEvent, store_folder: str) -> tuple[str, str]:
+    """What fixed the error of a failed call, or an earlier session has to do with a prompt, once for a session.
 
-    signature, text = find_fix(store_folder, event.failure, event.session)
-    is_first = text and spool.claim(store_folder, event.hooks.agent, event.session, "fix", signature)
+    With it the fingerprint of the error, if there is one.
+    """
+    if event.failure.isascii() and not event.prompt and not _FAILURE.search(event.failure):
+        return "", ""
+    from recollect.hooks.reminders import find_fix, find_reminder  # their patterns take longer to compile than all else
+
+    if event.prompt:
+        about, signature, text = find_reminder(store_folder, event)
+    else:
+        signature, text = find_fix(store_folder, event.failure, event.session)
+        about = signature
+    is_first = text and spool.claim(store_folder, event.hooks.agent, event.session, "fix", about)
     return (text, signature) if is_first else ("", "")
 
 
@@ -168,15 +175,6 @@ def _settled(event: HookEvent, store_folder: str) -> str:
             recalled = Recalled(USER, heading, record["text"], record["at_ms"], record["repo"])
             return f"{_SETTLED}\n{fenced([recalled], MOST_CHARS)[0]}"
     return ""
-
-
-def _reminder(event: HookEvent, store_folder: str) -> tuple[str, str]:
-    """What an earlier session has to do with a prompt, and the fingerprint of an error that the prompt shows."""
-    from recollect.hooks.reminders import find_reminder  # its patterns take a while to compile
-
-    about, signature, text = find_reminder(store_folder, event)
-    is_first = text and spool.claim(store_folder, event.hooks.agent, event.session, "fix", about)
-    return (text, signature) if is_first else ("", "")
 
 
 def _start(event: HookEvent, store_folder: str) -> str:

@@ -196,7 +196,8 @@ def with_ends(facts: Iterable[Fact]) -> list[Fact]:
                     ends.setdefault(earlier.fact_uid, fact)
             last[matter] = [other for other in last[matter] if other.object == fact.object] + [fact]
         if fact.predicate == PREFERS and fact.by == "user" and fact.confidence >= LEAST_CONFIDENCE:
-            words = _wish_words(fact.object)
+            wish = _FORBIDS.sub("never", _WHY.sub("", fact.object.lower().replace("’", "'")))
+            words = _WISH_WORD.findall(_SAME_VERB.sub("answer", _FILLER.sub(" ", _TURNED_DOWN.sub("", wish))))
             outdated = [old for known, old in wishes[fact.repo] if _says_otherwise(known, words, fact.object)]
             for earlier in outdated if len(words) > _SHORT or len(outdated) == 1 else ():
                 ends.setdefault(earlier.fact_uid, fact)
@@ -240,11 +241,6 @@ def _matters(fact: Fact) -> list[Hashable]:
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
         return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
     return []
-
-
-def _wish_words(wish: str) -> list[str]:
-    lowered = _FORBIDS.sub("never", _WHY.sub("", wish.lower().replace("’", "'")))
-    return _WISH_WORD.findall(_SAME_VERB.sub("answer", _FILLER.sub(" ", _TURNED_DOWN.sub("", lowered))))
 
 
 def _says_otherwise(words: list[str], later: list[str], wish: str) -> bool:

@@ -337,14 +337,13 @@ def _refusals(material: Material) -> Iterator[Finding]:
 
 
 def _commits(material: Material) -> Iterator[Finding]:
-    for commit in material.trace.commits:
-        command = shell.command_given(material.payloads.get(commit.call.event_uid, {}))
-        message = (shell.commit_message(command) if command else None) or commit.message
-        subject = one_line(message or "").strip("\"'")
-        if len(subject.split()) < 3 or commit.call.is_abandoned:
+    for call, message in material.trace.commits:
+        command = shell.command_given(material.payloads.get(call.event_uid, {}))
+        subject = one_line((command and shell.commit_message(command)) or message).strip("\"'")
+        if len(subject.split()) < 3 or call.is_abandoned:
             continue
         text = f"Committed: {subject}"
-        yield decided(COMMIT, subject, subject, text, 0.9, [(commit.call, subject)], by="commit")
+        yield decided(COMMIT, subject, subject, text, 0.9, [(call, subject)], by="commit")
 
 
 def _rules(material: Material) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from recollect.distill import CALLS, one_line, sentences, shortened
-from recollect.knowledge.material import TEXT_CHARS, Finding, Material, Turn, is_plan
-from recollect.knowledge.records import DECIDED, PREFERS, STANDING
-from recollect.store import AMENDMENT, Step
+from recollect.knowledge.material import TEXT_CHARS, Finding, Material, Turn, decided, is_plan
+from recollect.knowledge.records import PREFERS, STANDING
+from recollect.store import AMENDMENT
 
 DEMAND = "demand"
 MESSAGE_CHARS = 900  # of a message that somebody types; a longer one is mostly pasted
@@ -264,7 +264,11 @@ def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> F
         choice, alternatives = match["choice"].strip("`'\" ") if match else None, [avoided["other"]]
         reason = own_reason or " ".join(said[place + 1 : taken]) or None
         text = " ".join(said[place : taken + 1])
-    reason = reason or _following_reason(said, place)
+    # The next sentence is one if it states how things are rather than asks for more.
+    following = said[place + 1] if place + 1 < len(said) else ""
+    is_statement = _STATES.match(following) is not None and not following.endswith("?") and not demanded(following)
+    if not reason and is_statement and len(following) <= _REASON_CHARS:
+        reason = following.rstrip(". ")
     if reason and not own_reason and reason not in text and len(text) + len(reason) < _WHOLE_CHARS:
         text = f"{text} {reason}"
     details = {
@@ -276,13 +280,6 @@ def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> F
     about = ("preference", choice or sentence)
     evidence = [(turn.request, sentence)]
     return Finding(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, evidence, details)
-
-
-def _following_reason(said: Sequence[str], place: int) -> str | None:
-    """The sentence after a wish, if it states how things are rather than asks for more."""
-    following = said[place + 1] if place + 1 < len(said) else ""
-    is_statement = _STATES.match(following) is not None and not following.endswith("?") and not demanded(following)
-    return following.rstrip(". ") if is_statement and len(following) <= _REASON_CHARS else None
 
 
 RECAP, CORRECTION = "recap", "correction"
@@ -347,7 +344,9 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
             evidence = [(answer, shortened(found, SENTENCE_CHARS))]
             evidence += [(following.request, reply)] if is_agreed and following and following.request else []
             by, confidence = ("user", 0.9) if is_agreed else ("agent", 0.8)
-            recap = _settled(RECAP, found, confidence, evidence, amends=amends, by=by)
+            recap = decided(
+                RECAP, found, found, found, confidence, evidence, AMENDMENT if amends else "decision", by=by
+            )
     if recap is not None:
         yield recap
         return
@@ -382,7 +381,8 @@ def _amendments(material: Material, asked: Sequence[Turn]) -> Iterator[Finding]:
         if turn.request is None or match is None or match[0].lower().startswith("amend"):  # amending is of commits, too
             continue
         if is_typed(message) and _SETS.search(message) and message[-1] != "?":
-            yield _settled(CORRECTION, message, 0.75, [(turn.request, message)], by="user", amends=True)
+            evidence = [(turn.request, message)]
+            yield decided(CORRECTION, message, message, message, 0.75, evidence, AMENDMENT)
 
 
 def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -> Iterator[Finding]:
@@ -408,22 +408,8 @@ def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -
         return  # it is found as a wish
     proposal, _ = proposal_in(material.text(answer))
     evidence = [(turn.request, message), (answer, proposal or answer.summary)]
-    yield _settled(CORRECTION, text, 0.65, evidence, by="user", amends=amends, reason=reason_in(message))
-
-
-def _settled(
-    rule: str,
-    text: str,
-    confidence: float,
-    evidence: Sequence[tuple[Step, str]],
-    *,
-    amends: bool,
-    by: str,
-    reason: str | None = None,
-) -> Finding:
     kind = AMENDMENT if amends else "decision"
-    details = {"by": by, "alternatives": list[str](), "reason": reason}
-    return Finding(rule, DECIDED, (kind, text), ("choice", text), text, confidence, evidence, details)
+    yield decided(CORRECTION, text, text, text, 0.65, evidence, kind, reason=reason_in(message))
 
 
 def says_what(question: str) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
+from statistics import mean
 from typing import NamedTuple
 
 from recollect.distill import shortened
@@ -232,12 +233,9 @@ def _order(columns: list[list[str]], edges: Sequence[GraphEdge]) -> None:
     heights = {node: row / max(1, len(column)) for column in columns for row, node in enumerate(column)}
     for number in range(_ORDERINGS):
         for column in columns if number % 2 == 0 else reversed(columns):
-            column.sort(key=lambda node: (_mean([heights[other] for other in joined[node]], heights[node]), node))
+            near = {node: [heights[other] for other in joined[node]] or [heights[node]] for node in column}
+            column.sort(key=lambda node: (mean(near[node]), node))
             heights |= {node: row / max(1, len(column)) for row, node in enumerate(column)}
-
-
-def _mean(values: Sequence[float], default: float) -> float:
-    return sum(values) / len(values) if values else default
 
 
 def draw(graph: Graph, link: Link | None = None) -> str:
@@ -272,19 +270,14 @@ def _curve(edge: GraphEdge, places: Mapping[str, tuple[int, int]], names: Mappin
 
 def _box(node: GraphNode, x: int, y: int, is_root: bool, link: Link | None) -> str:
     title = f"{node.kind}: {node.name} ({node.facts} facts)"
+    is_path = node.kind in ("file", "repo") and len(node.name) > _NAME_CHARS  # of which the end says most
+    label = f"…{node.name[1 - _NAME_CHARS :]}" if is_path else shortened(node.name, _NAME_CHARS)
     shape = f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_HIGH}" rx="4"/>'
-    shape += f'<text x="{x + 8}" y="{y + 16}">{escape(_label(node))}</text>'
+    shape += f'<text x="{x + 8}" y="{y + 16}">{escape(label)}</text>'
     kinds = f"node {node.kind}{' root' if is_root else ''}"
     box = f'<g class="{kinds}"><title>{escape(title)}</title>{shape}</g>'
     address = link(node) if link else None
     return f'<a href="{escape(address)}">{box}</a>' if address else box
-
-
-def _label(node: GraphNode) -> str:
-    """The end of a path, the beginning of anything else."""
-    if node.kind in ("file", "repo") and len(node.name) > _NAME_CHARS:
-        return f"…{node.name[1 - _NAME_CHARS :]}"
-    return shortened(node.name, _NAME_CHARS)
 
 
 def as_html(graph: Graph) -> str:

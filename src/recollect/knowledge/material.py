@@ -76,9 +76,13 @@ class Spending:
 
     def __init__(self, responses: Sequence[Response], usd: float | None) -> None:
         timed = sorted(
-            (response.ts_ms, _tokens(response), weighed(response))
-            for response in responses
-            if response.ts_ms is not None
+            (
+                one.ts_ms,
+                one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens,
+                weighed(one),
+            )
+            for one in responses
+            if one.ts_ms is not None
         )
         self._times = [ts_ms for ts_ms, _, _ in timed]
         self._tokens = [0, *accumulate(tokens for _, tokens, _ in timed)]
@@ -95,10 +99,6 @@ class Spending:
         if self._usd is not None and self._total:
             usd = round(self._usd * (self._weights[end] - self._weights[start]) / self._total, 6)
         return {"tokens": self._tokens[end] - self._tokens[start], "usd": usd}
-
-
-def _tokens(response: Response) -> int:
-    return response.input_tokens + response.output_tokens + response.cache_read_tokens + response.cache_write_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,12 @@ def decided(
     text: str,
     confidence: float,
     evidence: Sequence[tuple[Step, str]],
+    kind: str = "decision",
     **details: Any,
 ) -> Finding:
     """What was decided on a topic, by the user if nothing else is said."""
     details = {"by": "user", "alternatives": [], "reason": None} | details
-    return Finding(rule, DECIDED, ("decision", topic), ("choice", choice), text, confidence, evidence, details)
+    return Finding(rule, DECIDED, (kind, topic), ("choice", choice), text, confidence, evidence, details)
 
 
 def fact_rows(findings: Iterable[Finding], began_ms: int | None) -> list[FactRow]:
@@ -589,7 +590,7 @@ def _placed(made: Sequence[Change]) -> Iterator[Change]:
 
 def _is_restored(material: Material, change: Change, later: Sequence[Change]) -> bool:
     """Whether git brought the file back before the change was committed."""
-    committed = [commit.call.seq for commit in material.trace.commits if commit.call.seq > change.step.seq]
+    committed = [call.seq for call, _ in material.trace.commits if call.seq > change.step.seq]
     file = change.name.rpartition("/")[2]
     undoing = (other for other in later if other.kind == "command" and UNDOES.search(other.name))
     restored = [other.step.seq for other in undoing if file in other.name or _OF_ALL_FILES.search(other.name)]

@@ -62,11 +62,6 @@ class Mentions:
         said = (shown.partition(f"{file}:{line}: ")[2].split() for shown in self.output.splitlines())
         return file, 0 if len({words[0] for words in said if words}) > 1 else line, message
 
-    @property
-    def _is_exact(self) -> bool:
-        """Whether the headline says at which column it is: that of a test only says where the test noticed."""
-        return f":{self._place[1]}: " not in self.headline
-
     @cached_property
     def symbols(self) -> frozenset[str]:
         named = (found[found.lastgroup or 0] for found in _SYMBOL.finditer(self._place[2]))
@@ -93,20 +88,13 @@ class Mentions:
         file = self._place[0].removeprefix("./")
         return bool(file) and (f"/{change.name}".endswith(f"/{file}") or f"/{file}".endswith(f"/{change.name}"))
 
-    def is_in_headline(self, change: Change) -> bool:
-        """Whether the headline names the file of a change, or its tests."""
-        return _names(self.headline, change.name)
-
-    def _named(self, change: Change) -> int:
-        if self.is_in_headline(change):
-            return _IN_HEADLINE
-        return _IN_OUTPUT if _names(self.output, change.name) else 0
-
     def weight(self, change: Change) -> int:
         """How strongly a change is tied to the error; 0 if not at all."""
+        named = _IN_OUTPUT if _names(self.output, change.name) else 0
+        named = _IN_HEADLINE if _names(self.headline, change.name) else named
         if change.blocks:
-            return self._named(change) + max(self.weight_of(change, block) for block in change.blocks)
-        return self._named(change) + self._symbols_in([change.name])
+            return named + max(self.weight_of(change, block) for block in change.blocks)
+        return named + self._symbols_in([change.name])
 
     def weight_of(self, change: Change, block: Block) -> int:
         """How much of what the error shows is in a block: its line, a line of its code, its symbols, its rule."""
@@ -127,7 +115,9 @@ class Mentions:
         blocks = [(change, block) for change in changes for block in change.blocks]
         most = max((self.weight_of(*pair) for pair in blocks), default=0)
         likely = [pair for pair in blocks if self.weight_of(*pair) == most]
-        if len(likely) == 1 and (most or not self._is_exact or not self._is_placed(*likely[0])):
+        # At which column it is only exact ones say: that of a test says where the test noticed.
+        is_exact = f":{self._place[1]}: " not in self.headline
+        if len(likely) == 1 and (most or not is_exact or not self._is_placed(*likely[0])):
             return likely[0]
         near = [pair for pair in likely if self._distance(*pair) <= _FUNCTION_LINES]
         is_told = most or len(blocks) == 1
@@ -240,22 +230,6 @@ def main_changes(changes: Iterable[Change], mentions: Mentions) -> list[Change]:
     ]
 
 
-def wording(changes: Sequence[Change]) -> str:
-    """All that changes name and say: files, commands, and the lines that went and came."""
-    lines = (line for change in changes for block in change.blocks for line in (*block.removed, *block.added))
-    return "\n".join([*(change.name for change in changes), *lines])
-
-
-def listed(items: Iterable[str]) -> str:
-    names = list(items)[:3]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def symbols_of(text: str) -> frozenset[str]:
-    """The names of code in a text."""
-    return Mentions(text).symbols
-
-
 def _without(lines: list[str], others: list[str]) -> list[str]:
     """Lines that are not among others; all of them if each is."""
     known = set(others)
@@ -355,7 +329,7 @@ def _says_why(sentence: str) -> bool:
 def is_about(sentence: str, error: str, change: str) -> bool:
     """Whether a sentence is about an error or a change: it names code that they have, or shares telling words."""
     both = f"{error}\n{change}"
-    if symbols := symbols_of(sentence):
+    if symbols := Mentions(sentence).symbols:
         named = f"{both}\n{both.replace('_', ' ')}"  # `test_add` is about `add`
         return any(has_word(named, symbol) for symbol in symbols)
     return len(_telling(sentence) & _telling(both)) >= _LEAST_SHARED
@@ -524,11 +498,14 @@ def _fixed(
     headline, output = error.last.headline, material.text(error.last.result)
     mentions = Mentions(place_below(headline, output), output)
     steps = main_changes(made, mentions)
-    why = explanation(material, error.last.position, success.position, headline, wording(steps))
+    blocks = [block for change in steps for block in change.blocks]
+    wording = [change.name for change in steps] + [line for block in blocks for line in block.removed + block.added]
+    why = explanation(material, error.last.position, success.position, headline, "\n".join(wording))
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
     confidence = _confidence(error, success, steps, made, mentions, has_why=why is not None)
-    changed = listed(change.sentence for change in steps)
+    named = [change.sentence for change in steps[:3]]
+    changed = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
     text, receipt = f"`{shortened(headline, _HEADLINE_CHARS)}` was fixed by {changed}", f"{PASSED}{success.command}"
     if success.has_failed:
         text = f"`{shortened(headline, _HEADLINE_CHARS)}` was gone after {changed}; the next run failed otherwise"

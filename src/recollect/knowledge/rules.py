@@ -81,7 +81,7 @@ def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) 
 
 def git_work(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
     """What an exchange made in git, as git and the forge answered: commits with their branch, and pull requests."""
-    calls = {commit.call.call_id for commit in material.trace.commits}
+    calls = {call.call_id for call, _ in material.trace.commits}
     for turn in turns:
         for step in turn.steps:
             made = (

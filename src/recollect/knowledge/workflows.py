@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby, islice, pairwise, takewhile
 
@@ -104,7 +104,9 @@ def find_workflows(exchanges: Sequence[ExchangeRow], least_support: int = _LEAST
     patterns = _patterns([exchange.steps.split() for exchange in exchanges], least_support)
     found: list[tuple[float, Workflow, set[int]]] = []
     for pattern, places in patterns.items():
-        lift = _lift(pattern, patterns, len(exchanges))
+        # How much more often both parts come together than by chance, where it is weakest.
+        splits = [len(patterns[pattern[:cut]]) * len(patterns[pattern[cut:]]) for cut in range(1, len(pattern))]
+        lift = len(places) * len(exchanges) / max(splits) if splits else 0.0
         sessions = {exchanges[position].session_uid for position in places}
         if lift >= _LEAST_LIFT and len(sessions) >= _LEAST_SUPPORT and _is_telling(pattern):
             score = len(places) * (len(pattern) - 1) * min(lift, 4.0)
@@ -142,34 +144,27 @@ def follow_facts(exchanges: Sequence[ExchangeRow]) -> list[Fact]:
         for earlier, later in pairwise(flow.steps):
             pairs[later, earlier] = max(pairs.get((later, earlier), flow), flow, key=lambda one: one.support)
     times = {one.request_uid: rfc3339(one.since_ms) for one in exchanges}
-    return [_follows(later, earlier, flow, times[flow.event_uid]) for (later, earlier), flow in pairs.items()]
-
-
-def _follows(later: str, earlier: str, flow: Workflow, at: str | None) -> Fact:
-    text = f"`{later}` follows `{earlier}`: {plural(flow.support, 'time')} in {plural(flow.sessions, 'session')}"
-    return Fact(
-        fact_uid=fact_uid(FOLLOWS, later, earlier),
-        predicate=FOLLOWS,
-        subject_kind="step",
-        subject=later,
-        object_kind="step",
-        object=earlier,
-        text=text,
-        confidence=flow.success_rate if flow.success_rate is not None else _LEAST_SURE,
-        method="workflow",
-        valid_at=at,
-        recorded_at=at or "",
-        session_uid=flow.session_uid,
-        agent=flow.agents[0],
-        evidence=(Evidence(flow.event_uid, text, flow.session_uid),),
-    )
-
-
-def _lift(pattern: tuple[str, ...], patterns: Mapping[tuple[str, ...], Sequence[int]], total: int) -> float:
-    """How much more often both parts of an order come together than by chance, where it is weakest."""
-    support = len(patterns[pattern])
-    splits = [(pattern[:cut], pattern[cut:]) for cut in range(1, len(pattern))]
-    return min((support * total / (len(patterns[one]) * len(patterns[two])) for one, two in splits), default=0.0)
+    facts = []
+    for (later, earlier), flow in pairs.items():
+        text = f"`{later}` follows `{earlier}`: {plural(flow.support, 'time')} in {plural(flow.sessions, 'session')}"
+        fact = Fact(
+            fact_uid=fact_uid(FOLLOWS, later, earlier),
+            predicate=FOLLOWS,
+            subject_kind="step",
+            subject=later,
+            object_kind="step",
+            object=earlier,
+            text=text,
+            confidence=flow.success_rate if flow.success_rate is not None else _LEAST_SURE,
+            method="workflow",
+            valid_at=times[flow.event_uid],
+            recorded_at=times[flow.event_uid] or "",
+            session_uid=flow.session_uid,
+            agent=flow.agents[0],
+            evidence=(Evidence(flow.event_uid, text, flow.session_uid),),
+        )
+        facts.append(fact)
+    return facts
 
 
 def _patterns(sequences: Sequence[Sequence[str]], least_support: int) -> dict[tuple[str, ...], list[int]]:

@@ -53,7 +53,7 @@ class GraphitiSettings:
         """If it is set up, push what is new in a process of its own: a model takes minutes."""
         if self.after_sweep == OFF:
             return
-        words = ("graphiti", "push", "--mode", self.after_sweep, "--since", f"{_PUSHED_DAYS}d")
+        words = ("knowledge", "graphiti", "push", "--mode", self.after_sweep, "--since", f"{_PUSHED_DAYS}d")
         named = {"RECOLLECT_HOME": str(folder)} if config_path.parent == folder else {}
         start_recollect(words, {**environment(), **named}, str(folder / "graphiti.log"))
 

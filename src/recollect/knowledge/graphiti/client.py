@@ -65,7 +65,13 @@ async def open_graph(settings: GraphitiSettings, group_id: str, password: str | 
     """Connect to the graph of a group, which is made if there is none; a failing database raises RecollectError."""
     driver = None
     try:
-        driver = _driver(settings, group_id, password)
+        url = urlsplit(settings.url)
+        if url.scheme in FALKORDB_SCHEMES:
+            host, port = url.hostname or "127.0.0.1", url.port or 6379
+            driver = FalkorDriver(host, port, url.username, password, database=group_id)
+        else:
+            address = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+            driver = Neo4jDriver(address, url.username or "neo4j", password)
         await driver.build_indices_and_constraints()
         yield Graph(driver, group_id)
     except (RedisError, Neo4jError, DriverError, OSError) as error:
@@ -76,14 +82,6 @@ async def open_graph(settings: GraphitiSettings, group_id: str, password: str | 
     finally:
         if driver is not None:
             await driver.close()
-
-
-def _driver(settings: GraphitiSettings, group_id: str, password: str | None) -> Any:
-    url = urlsplit(settings.url)
-    if url.scheme in FALKORDB_SCHEMES:
-        host, port = url.hostname or "127.0.0.1", url.port or 6379
-        return FalkorDriver(host, port, url.username, password, database=group_id)
-    return Neo4jDriver(f"{url.scheme}://{url.netloc.rpartition('@')[2]}", url.username or "neo4j", password)
 
 
 def make_graphiti(graph: Graph, settings: GraphitiSettings, api_key: str | None, meter: TokenMeter) -> Graphiti:
