@@ -75,65 +75,6 @@ class Subject:
     models: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What the other judges found."""
-
-    outcome: Outcome
-    signals: Sequence[Signal]
-    corrections: Sequence[tuple[Step, str]]  # where the user set the agent right, and with what words
-    todos: Sequence[Todo]
-    ending: Ending
-
-
-def _make_digest(subject: Subject, trace: Trace, payloads: Payloads, findings: Findings, width: int) -> Digest:
-    """The digest of a session whose trace is settled; lists of names are cut at `width` times their length."""
-    edited = Counter(_inside(path, subject.cwd) for edit in trace.edits if not edit.has_failed for path in edit.paths)
-    confirmed = [found for found in trace.insights if _is_confirmed(trace, found[0])]
-    last = next((step for step in reversed(trace.steps) if step.kind not in NOTES), None)
-    tells_its_end = last is None or last.ts_ms is not None  # some logs tell only when they began
-    return Digest(
-        session_uid=subject.session_uid,
-        covers=subject.covers or Covers(0, None, VERSION),
-        title=shortened(subject.title, LINE_CHARS) if subject.title else None,
-        outcome=findings.outcome,
-        requests=_requests(trace, payloads),
-        request_count=len(trace.requests),
-        final_answer=_final_answer(trace, payloads, findings.ending),
-        files=_tallies({path: Tally(shortened(path, LINE_CHARS), edited[path]) for path in edited}, MOST_FILES * width),
-        file_count=len(edited),
-        commands=_tallies(_by_name(trace.commands), MOST_COMMANDS * width),
-        commits=_commits(trace, payloads),
-        commit_count=len(trace.commits),
-        pull_requests=tuple(
-            _quote(call, address, shortened(title, LINE_CHARS) or None)
-            for call, address, title in trace.pull_requests[-MOST_QUOTES:]
-        ),
-        deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in trace.deleted))[
-            :MOST_FILES
-        ],
-        tests=_tests(trace),
-        open=_open_ends(trace, findings),
-        tools=_tallies(_by_name(trace.tools), MOST_TOOLS * width),
-        errors=_errors(trace.errors),
-        error_count=len(trace.errors),
-        retries=len(trace.retries) + len(trace.service_retries),
-        interventions=_interventions(trace, findings.corrections),
-        intervention_count=len(trace.interventions),
-        decisions=tuple(_quote(step, _decision(trace, step, payloads)) for step in trace.decisions[-MOST_QUOTES:]),
-        snippets=tuple(_quote(*found) for found in _ends(confirmed, MOST_QUOTES // 2, MOST_QUOTES // 2)),
-        sub_agents=tuple(subject.sub_agents[:MOST_SUB_AGENTS]),
-        models=tuple(subject.models[:MOST_QUOTES]),
-        tokens=subject.tokens,
-        usd=subject.usd,
-        usd_is_estimate=subject.usd_is_estimate,
-        started_at=rfc3339(subject.started_ms),
-        ended_at=rfc3339(subject.ended_ms) if tells_its_end else None,
-        active_s=sum(trace.active_ms.values()) // 1000,
-        signals=counted(findings.signals),
-    )
-
-
 def _quote(step: Step, text: str | None = None, note: str | None = None, chars: int = LINE_CHARS) -> Quote:
     return Quote(shortened(step.summary if text is None else text, chars), step.uid, note)
 
@@ -256,18 +197,17 @@ def _was_refused(run: SuiteRun) -> bool:
     return run.result.is_error and words.is_refused_by_rule(run.result.summary)
 
 
-def _open_ends(trace: Trace, findings: Findings) -> OpenEnds:
-    ending = findings.ending
+def _open_ends(trace: Trace, outcome: Outcome, ending: Ending, listed: Sequence[Todo]) -> OpenEnds:
     tests = _tests(trace)
     is_stopped = ending.last is not None and ending.last.kind == schema.HUMAN_INTERVENTION and not _is_of_plan(trace)
     said = sentences(ending.answer)
     return OpenEnds(
-        todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in findings.todos if todo.is_open)[:MOST_QUOTES],
+        todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in listed if todo.is_open)[:MOST_QUOTES],
         questions=_questions(trace, said),
         next_steps=_next_steps(trace, said),
         failing_tests=tests.last_run if tests.last == "failed" else None,
         interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
-        unanswered=_unanswered_requests(trace, findings),
+        unanswered=_unanswered_requests(trace, outcome, ending),
     )
 
 
@@ -277,7 +217,7 @@ def _is_of_plan(trace: Trace) -> bool:
     return last is not None and last.summary.startswith(PLAN)
 
 
-def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
+def _unanswered_requests(trace: Trace, outcome: Outcome, ending: Ending) -> tuple[Quote, ...]:
     """Requests at the end after which the agent did nothing, and the last one if it failed or was left amid the work.
 
     Thanks want no answer. A note says what became of a request that the agent did act on.
@@ -290,17 +230,16 @@ def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
         elif step.kind not in NOTES and step.role != "user":
             break
     open_ends = [_quote(step) for step in reversed(waiting) if not words.says_thanks(step.summary)]
-    last = findings.ending.request
-    if open_ends and is_interruption(findings.ending.last):
+    last = ending.request
+    if open_ends and is_interruption(ending.last):
         open_ends[-1] = replace(open_ends[-1], note=INTERRUPTED)
-    elif not waiting and last is not None and not _is_of_plan(trace) and (note := _left_as(findings)):
+    elif not waiting and last is not None and not _is_of_plan(trace) and (note := _left_as(outcome, ending)):
         open_ends.append(_quote(last, note=note))
     return tuple(open_ends[-MOST_QUOTES:])
 
 
-def _left_as(findings: Findings) -> str | None:
+def _left_as(outcome: Outcome, ending: Ending) -> str | None:
     """What became of the last request, which the agent acted on; None if it was answered."""
-    outcome, ending = findings.outcome, findings.ending
     if outcome.stopped_by is not None:
         return f"{STOPPED}: {outcome.stopped_by}"
     if outcome.outcome == schema.FAIL:
@@ -557,11 +496,55 @@ def make_part(
     corrected = [] if session_class == schema.SUB_AGENT else list(corrections(trace))
     is_real = session_class != schema.WARM_UP  # what warms a cache is cancelled half-way: it counts for nothing
     signals = find_signals(subject.session_uid, trace, corrected, listed, responses, payloads) if is_real else []
-    findings = Findings(outcome, signals, corrected, listed, ending)
+    width = 1 if before is None and subject.covers else _WIDTH
+    edited = Counter(_inside(path, subject.cwd) for edit in trace.edits if not edit.has_failed for path in edit.paths)
+    confirmed = [found for found in trace.insights if _is_confirmed(trace, found[0])]
+    last = next((step for step in reversed(trace.steps) if step.kind not in NOTES), None)
+    tells_its_end = last is None or last.ts_ms is not None  # some logs tell only when they began
+    digest = Digest(
+        session_uid=subject.session_uid,
+        covers=subject.covers or Covers(0, None, VERSION),
+        title=shortened(subject.title, LINE_CHARS) if subject.title else None,
+        outcome=outcome,
+        requests=_requests(trace, payloads),
+        request_count=len(trace.requests),
+        final_answer=_final_answer(trace, payloads, ending),
+        files=_tallies({path: Tally(shortened(path, LINE_CHARS), edited[path]) for path in edited}, MOST_FILES * width),
+        file_count=len(edited),
+        commands=_tallies(_by_name(trace.commands), MOST_COMMANDS * width),
+        commits=_commits(trace, payloads),
+        commit_count=len(trace.commits),
+        pull_requests=tuple(
+            _quote(call, address, shortened(title, LINE_CHARS) or None)
+            for call, address, title in trace.pull_requests[-MOST_QUOTES:]
+        ),
+        deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in trace.deleted))[
+            :MOST_FILES
+        ],
+        tests=_tests(trace),
+        open=_open_ends(trace, outcome, ending, listed),
+        tools=_tallies(_by_name(trace.tools), MOST_TOOLS * width),
+        errors=_errors(trace.errors),
+        error_count=len(trace.errors),
+        retries=len(trace.retries) + len(trace.service_retries),
+        interventions=_interventions(trace, corrected),
+        intervention_count=len(trace.interventions),
+        decisions=tuple(_quote(step, _decision(trace, step, payloads)) for step in trace.decisions[-MOST_QUOTES:]),
+        snippets=tuple(_quote(*found) for found in _ends(confirmed, MOST_QUOTES // 2, MOST_QUOTES // 2)),
+        sub_agents=tuple(subject.sub_agents[:MOST_SUB_AGENTS]),
+        models=tuple(subject.models[:MOST_QUOTES]),
+        tokens=subject.tokens,
+        usd=subject.usd,
+        usd_is_estimate=subject.usd_is_estimate,
+        started_at=rfc3339(subject.started_ms),
+        ended_at=rfc3339(subject.ended_ms) if tells_its_end else None,
+        active_s=sum(trace.active_ms.values()) // 1000,
+        signals=counted(signals),
+    )
     has_own = trace.has_own
     worked = sorted(set(trace.turns) | set(trace.active_ms)) if has_own else ()
     return Part(
-        _make_digest(subject, trace, payloads, findings, 1 if before is None and subject.covers else _WIDTH),
+        digest,
         tuple(signals),
         tuple(ActivityRow(at, "", active_ms=trace.active_ms.get(at, 0), turns=trace.turns.get(at, 0)) for at in worked),
         _uses(trace.tools) if has_own and is_real else (),

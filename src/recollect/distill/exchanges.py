@@ -133,18 +133,13 @@ def _result(step: Step, payload: Payload, called: Mapping[str, Step], rules: Exc
         return f"User stopped it: {shortened(step.summary, rules.max_result_chars or _ABOUT_CHARS)}"
     if not rules.max_result_chars:
         return f"Success ({_size(payload_text(payload)).partition(', ')[0]})"
-    call = called.get(step.call_id or "")
-    return f"Result: {_outcome(payload_text(payload), call, rules.max_result_chars)}"
-
-
-def _outcome(output: str, call: Step | None, chars: int) -> str:
-    """A short output as it is, a long one as its size; of a test run also the last line, where the count stands."""
-    if len(output) <= chars:
-        return one_line(output) or "no output"
-    size = _size(output)
+    output, call = payload_text(payload), called.get(step.call_id or "")
+    if len(output) <= rules.max_result_chars:
+        return f"Result: {one_line(output) or 'no output'}"
+    size = _size(output)  # and of a test run the last line, where the count stands
     if call is not None and call.kind == schema.TEST_RUN:
-        return shortened(f"{size}: {output.rstrip().rpartition(chr(10))[2]}", chars)
-    return size
+        size = shortened(f"{size}: {output.rstrip().rpartition(chr(10))[2]}", rules.max_result_chars)
+    return f"Result: {size}"
 
 
 def _size(text: str) -> str:

@@ -162,7 +162,9 @@ def inert_lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         mark = _FENCE.match(line)
         if fence:
-            fence = "" if _is_end(line, fence) else fence
+            run = line.strip()
+            is_end = len(run) >= len(fence) and not run.strip(fence[0]) and len(line) - len(line.lstrip(" ")) < 4
+            fence = "" if is_end else fence
         elif mark:
             fence = mark["fence"] or mark["tildes"]
         elif not _ACTIVE.search(line):
@@ -174,11 +176,6 @@ def inert_lines(text: str) -> Iterator[str]:
         yield line
     if fence:
         yield fence
-
-
-def _is_end(line: str, fence: str) -> bool:
-    run = line.strip()
-    return len(line) - len(line.lstrip(" ")) < 4 and len(run) >= len(fence) and not run.strip(fence[0])
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

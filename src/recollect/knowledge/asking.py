@@ -239,7 +239,11 @@ def _matters(fact: Fact) -> list[Hashable]:
     if fact.method == RECORDED:  # never in place of what a user said
         return [(RECORDED, repo, fact.subject.casefold())]
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
-        return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
+        # A question in other words is the same matter if it offers the same and is about the same thing.
+        options = frozenset(map(_name, (fact.object, *fact.alternatives)))
+        offers = fact.method == "answer" and len(options) >= _LEAST_OPTIONS and not any(map(_YES_OR_NO.match, options))
+        about = topic_words(fact.subject) if offers else ()
+        return [(fact.predicate, repo, fact.subject.casefold()), *(("options", repo, options, stem(w)) for w in about)]
     return []
 
 
@@ -270,14 +274,6 @@ def _says_otherwise(words: list[str], later: list[str], wish: str) -> bool:
 def _shared(words: Sequence[str], others: Sequence[str]) -> int:
     """Count the words that both begin with."""
     return sum(takewhile(bool, map(eq, words, others)))
-
-
-def _same_options(fact: Fact, repo: str) -> list[Hashable]:
-    """A question in other words is the same matter if it offers the same and is about the same thing."""
-    options = frozenset(map(_name, (fact.object, *fact.alternatives)))
-    if fact.method != "answer" or len(options) < _LEAST_OPTIONS or any(map(_YES_OR_NO.match, options)):
-        return []
-    return [("options", repo, options, stem(word)) for word in topic_words(fact.subject)]
 
 
 def _name(text: str) -> str:
@@ -477,21 +473,17 @@ def _merged(fixes: Sequence[Fix]) -> list[Fix]:
     for fix in fixes:
         changes = frozenset((step.kind, step.name.rpartition("/")[2], step.gist) for step in fix.steps)
         alike.setdefault((fix.is_same_error, changes), []).append(fix)
-    return [_together(same) for same in alike.values()]
-
-
-def _together(same: Sequence[Fix]) -> Fix:
-    best = same[0]
-    cited = {
-        event.event_uid: event for fix in (best, *same) for event in (fix.evidence if fix is best else fix.evidence[:1])
-    }
-    sessions = dict.fromkeys(session for fix in (best, *same) for session in (fix.session_uid, *fix.sessions))
-    return replace(
-        best,
-        sessions=tuple(sessions),
-        fixed_count=len({fix.fact_uid for fix in same}),
-        evidence=tuple(cited.values())[:_MOST_EVIDENCE],
-    )
+    merged = []
+    for same in alike.values():
+        best = same[0]
+        cited = {
+            event.event_uid: event for event in (*best.evidence, *(fix.evidence[0] for fix in same if fix.evidence))
+        }
+        sessions = dict.fromkeys(session for fix in same for session in (fix.session_uid, *fix.sessions))
+        count = len({fix.fact_uid for fix in same})
+        shown = tuple(cited.values())[:_MOST_EVIDENCE]
+        merged.append(replace(best, sessions=tuple(sessions), fixed_count=count, evidence=shown))
+    return merged
 
 
 def fix_lines(fix: Fix) -> list[str]:

@@ -140,7 +140,7 @@ _LEADS_IN = re.compile(
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"^/[\w:-]+\s+")  # before what a user adds to it
-_ASKED_CHANGE = re.compile(
+ASKED_CHANGE = re.compile(  # of a question: for a thing to be otherwise
     r"\b(?:(?:can|could) (?:we|you)|how about (?:we|instead)|any chance we can"
     r"|wonder(?:ing)? if (?:we|it|you) (?:can|could|should)) (?:please |just |also |maybe |not |rather |now )*"
     r"(?!(?:check|look|see|review|run|explain|tell|find|verify|commit|push|help|read|give|show|write|debug|think)\b)"
@@ -237,11 +237,6 @@ def is_clear(text: str) -> bool:
         return True
     named = text[: pointing.start()]
     return len(named.split()) >= _LEAST_NAMED or _NAMES_IT.search(named[1:]) is not None
-
-
-def asks_change(text: str) -> bool:
-    """Whether a question asks for a thing to be otherwise."""
-    return _ASKED_CHANGE.search(text) is not None
 
 
 def reason_in(text: str) -> str | None:

@@ -44,10 +44,7 @@ class _Node(NamedTuple):
         return fact_uid("node", *self)[:12]
 
 
-class _Edge(NamedTuple):
-    source: _Node
-    target: _Node
-    predicate: str
+_Edge = tuple[_Node, _Node, str]  # from, to, and the predicate
 
 
 def find_graph(
@@ -90,8 +87,10 @@ def find_graph(
         roots = [node for node in _nodes(edges) if f"/{node.name.casefold()}".endswith(f"/{asked}")]
         if not roots:
             raise NotFound(f"Nothing is known about: {around}", "`recollect knowledge graph` shows what is known")
-        near = _near(edges, roots)
-        edges = {edge: said for edge, said in edges.items() if edge.source in near and edge.target in near}
+        near = set(roots)
+        for _ in range(_HOPS):
+            near |= {node for edge in edges if not near.isdisjoint(edge[:2]) for node in edge[:2]}
+        edges = {edge: said for edge, said in edges.items() if near.issuperset(edge[:2])}
     return _graph(edges, _strongest(edges, limit, roots), around, roots)
 
 
@@ -109,21 +108,13 @@ def _edges(fact: Fact, changed: Iterable[_Node]) -> Iterator[_Edge]:
     source = _node(fact.subject_kind, fact.subject)
     for target in dict.fromkeys([_node(fact.object_kind, fact.object), *changed]):
         if source.name != target.name:
-            yield _Edge(source, target, fact.predicate)
+            yield source, target, fact.predicate
         elif fact.repo:  # what was decided, and nothing it was decided about
-            yield _Edge(_Node("repo", fact.repo), target, fact.predicate)
+            yield _Node("repo", fact.repo), target, fact.predicate
 
 
 def _nodes(edges: Iterable[_Edge]) -> dict[_Node, None]:
-    return dict.fromkeys(node for edge in edges for node in (edge.source, edge.target))
-
-
-def _near(edges: Collection[_Edge], roots: Iterable[_Node]) -> set[_Node]:
-    """The nodes at most so many steps away."""
-    near = set(roots)
-    for _ in range(_HOPS):
-        near |= {node for edge in edges if near & {edge.source, edge.target} for node in (edge.source, edge.target)}
-    return near
+    return dict.fromkeys(node for edge in edges for node in edge[:2])
 
 
 def _strongest(edges: dict[_Edge, list[Fact]], limit: int | None, roots: Collection[_Node]) -> set[_Node]:
@@ -136,32 +127,33 @@ def _strongest(edges: dict[_Edge, list[Fact]], limit: int | None, roots: Collect
     turns: Counter[str] = Counter()
     ranks: dict[_Edge, tuple[bool, int]] = {}
     for edge in ordered:
-        ranks[edge] = (not {edge.source, edge.target} & set(roots), turns[edge.predicate])
-        turns[edge.predicate] += 1
+        source, target, predicate = edge
+        ranks[edge] = (source not in roots and target not in roots, turns[predicate])
+        turns[predicate] += 1
     chosen = set(roots)
     for edge in sorted(ordered, key=ranks.__getitem__):
-        ends = {edge.source, edge.target}
+        ends = set(edge[:2])
         if limit is None or len(chosen | ends) <= limit:
             chosen |= ends
     return chosen
 
 
 def _graph(edges: dict[_Edge, list[Fact]], chosen: set[_Node], around: str | None, roots: Sequence[_Node]) -> Graph:
-    shown = {edge: said for edge, said in edges.items() if edge.source in chosen and edge.target in chosen}
-    counts = Counter(node for edge, said in edges.items() for node in (edge.source, edge.target) for _ in said)
+    shown = {edge: said for edge, said in edges.items() if chosen.issuperset(edge[:2])}
+    counts = Counter(node for edge, said in edges.items() for node in edge[:2] for _ in said)
     return Graph(
         nodes=tuple(GraphNode(node.id, *node, counts[node]) for node in sorted(_nodes(shown))),
         edges=tuple(
             GraphEdge(
-                edge.source.id,
-                edge.target.id,
-                edge.predicate,
+                source.id,
+                target.id,
+                predicate,
                 max(fact.confidence for fact in said),
                 tuple(dict.fromkeys(fact.fact_uid for fact in said)),
                 newest.session_uid,
                 next((cited.event_uid for cited in newest.evidence), None),
             )
-            for edge, said in sorted(shown.items())
+            for (source, target, predicate), said in sorted(shown.items())
             for newest in [max(said, key=lambda fact: fact.valid_at or "")]
         ),
         hidden=len(_nodes(edges)) - len(_nodes(shown)),
@@ -306,9 +298,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def as_svg(graph: Graph) -> str:
-    """The picture as a file of its own."""
-    return draw(graph).replace(">", f"><style>{_STYLE}</style>", 1) + "\n"
-
-
-DOCUMENTS: dict[str, Callable[[Graph], str]] = {"dot": as_dot, "html": as_html, "svg": as_svg}
+DOCUMENTS: dict[str, Callable[[Graph], str]] = {
+    "dot": as_dot,
+    "html": as_html,
+    "svg": lambda graph: draw(graph).replace(">", f"><style>{_STYLE}</style>", 1) + "\n",  # a file of its own
+}

@@ -13,7 +13,7 @@ from functools import cached_property
 from recollect import schema
 from recollect.distill import one_line, sentences, shell, shortened
 from recollect.knowledge.asking import has_word
-from recollect.knowledge.demands import asks_change
+from recollect.knowledge.demands import ASKED_CHANGE
 from recollect.knowledge.material import UNDOES, Block, Change, Finding, Material, Run, Turn, standing
 from recollect.knowledge.records import FAILS_WITH, FIXED_BY, GONE, PASSED
 from recollect.knowledge.signature import error_in, fingerprint, place_below, place_of, placed_lines, telling_lines
@@ -601,5 +601,5 @@ def _asked_between(material: Material, turns: Sequence[Turn], start: int, end: i
     said = material.text(asked[-1]).strip().lower() if asked else ""
     if not 0 < len(said) <= _ASKED_CHARS or said.startswith(("/", "<", "[")) or _GOES_ON.fullmatch(said):
         return None
-    is_question = "?" in said and not asks_change(said)
+    is_question = "?" in said and not ASKED_CHANGE.search(said)
     return None if is_question or "\n--- fail" in f"\n{said}" or error_in(said) else asked[-1]

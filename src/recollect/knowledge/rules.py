@@ -55,6 +55,7 @@ _COMMAND_CHARS = 120
 
 def touches(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """Each file that an exchange edited, once."""
+    cwd = (material.subject.cwd or "").rstrip("/")
     edits = [change for change in changes if change.edit is not None and not change.step.is_abandoned]
     for turn in turns:
         by_path: dict[str, list[Change]] = {}
@@ -62,21 +63,15 @@ def touches(material: Material, turns: Sequence[Turn], changes: Sequence[Change]
             if turn.start <= change.position < turn.end:
                 by_path.setdefault(change.name, []).append(change)
         for name, made in by_path.items():
-            yield _touched(material, turn, name, made)
-
-
-def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) -> Finding:
-    asked = turn.request.summary if turn.request is not None else ""
-    goal = _goal(turn)
-    cwd = (material.subject.cwd or "").rstrip("/")
-    details: dict[str, Any] = {
-        "path": name if name.startswith("/") or not cwd else f"{cwd}/{name}",
-        "request": shortened(asked, _REQUEST_CHARS) or None,
-        "request_seq": turn.request.seq if turn.request is not None else None,
-        "edits": [_window(change) for change in made],
-    }
-    evidence = [(made[0].step, made[0].step.summary)]
-    return Finding(RULE, TOUCHES, ("task", goal), ("file", name), f"“{goal}” changed {name}", 0.95, evidence, details)
+            asked, goal = turn.request.summary if turn.request is not None else "", _goal(turn)
+            details: dict[str, Any] = {
+                "path": name if name.startswith("/") or not cwd else f"{cwd}/{name}",
+                "request": shortened(asked, _REQUEST_CHARS) or None,
+                "request_seq": turn.request.seq if turn.request is not None else None,
+                "edits": [_window(change) for change in made],
+            }
+            text, evidence = f"“{goal}” changed {name}", [(made[0].step, made[0].step.summary)]
+            yield Finding(RULE, TOUCHES, ("task", goal), ("file", name), text, 0.95, evidence, details)
 
 
 def git_work(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
