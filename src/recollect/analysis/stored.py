@@ -22,11 +22,8 @@ def find_digest(store: Store, session: Session) -> Digest:
     if raw is not None:
         return parse_digest(raw)
     if session.analyzed_at is None:
-        advice = (
-            "`recollect sweep` makes it"
-            if session.evicted_at is None
-            else "`recollect retention rehydrate` reads it again"
-        )
+        is_held = session.evicted_at is None
+        advice = "`recollect sweep` makes it" if is_held else "`recollect retention rehydrate` reads it again"
         raise NotFound(f"No digest yet: {session.session_uid}", advice)
     raise NotFound(
         f"Too small for a digest of its own: {session.session_uid}",
