@@ -85,9 +85,8 @@ class Trace:
     calls: dict[str, Step] = field(default_factory=dict)
     tests: list[SuiteRun] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
-    commits: list[tuple[Step, str]] = field(
-        default_factory=list
-    )  # calls, and the messages as their summaries have them
+    commits: list[tuple[Step, str]] = field(default_factory=list)  # calls, and messages as their summaries tell them
+    witnesses: dict[bytes, Step] = field(default_factory=dict)  # outputs that must tell of a commit, by its call
     openings: list[tuple[Step, Step]] = field(default_factory=list)  # calls that may have opened pull requests; results
     pull_requests: list[tuple[Step, str, str]] = field(default_factory=list)  # the call, its address, its title
     links: list[Step] = field(default_factory=list)  # the agent's own records of pull requests that were opened
@@ -139,7 +138,7 @@ class Trace:
         chosen += [edit.call for edit in self.edits if edit.call.summary.endswith(ELLIPSIS)]
         chosen += [edit.call for edit in self._edits_spelled_short()]
         chosen += self._errors_of_churn()
-        chosen += [call for call, _ in self.commits[-MOST_COMMITS:]]
+        chosen += [call for call, _ in self.commits[-MOST_COMMITS:]] + list(self.witnesses.values())
         chosen += self.removals + [result for _, result in self.openings]
         return list({step.event_uid: step for step in chosen}.values())
 
@@ -177,16 +176,14 @@ def read_trace(steps: Sequence[Step], latest: Step | None = None, *, has_worked:
 
 def _weigh(trace: Trace, steps: Sequence[Step]) -> None:
     """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
-    all_bytes = kept_bytes = 0
     for step in steps:
         words, size, kind = len(step.summary), step.payload_bytes - NATIVE_BYTES, step.kind
         size = size if size > words else words
-        all_bytes += size
+        trace.all_bytes += size
         if kind in _KEPT:
-            kept_bytes += size if step.summary.endswith(ELLIPSIS) else words
+            trace.kept_bytes += size if step.summary.endswith(ELLIPSIS) else words
         elif kind != schema.LIFECYCLE:
-            kept_bytes += size if size < LINE_BYTES else LINE_BYTES
-    trace.all_bytes, trace.kept_bytes = all_bytes, kept_bytes
+            trace.kept_bytes += size if size < LINE_BYTES else LINE_BYTES
 
 
 def settle(trace: Trace, payloads: Payloads) -> None:
@@ -194,6 +191,9 @@ def settle(trace: Trace, payloads: Payloads) -> None:
     _settle_tests(trace, payloads)
     _settle_commands(trace, payloads)
     _settle_paths(trace, payloads)
+    for call_uid, result in trace.witnesses.items():
+        if not shell.says_committed(_output(result, payloads)):
+            trace.commits = [commit for commit in trace.commits if commit[0].event_uid != call_uid]
     for call, result in trace.openings:
         if opened := shell.pull_request(shell.command_of(call.summary) or "", _output(result, payloads)):
             trace.pull_requests.append((call, *opened))
@@ -407,9 +407,9 @@ class _Teller:
         if call is None or command is None:
             return
         message = shell.commit_message(command) if "commit" in command else None
-        is_made = "nothing to commit" not in result.summary and not shell.hides_commit(command)
-        if message is not None and (is_made or shell.says_committed(result.summary)):
+        if message is not None and "nothing to commit" not in result.summary:
             self.trace.commits.append((call, message))
+            self.trace.witnesses |= {call.event_uid: result} if shell.hides_commit(command) else {}
         if " create" in command and shell.opens_pull_request(command):
             self.trace.openings.append((call, result))
         if ("rm " in command or "unlink " in command) and shell.removed_files(command):

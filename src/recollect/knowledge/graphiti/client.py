@@ -311,7 +311,7 @@ async def push_facts(
         or (uuid not in edges and row["origin"] in own)
     }
     named = {fact.fact_uid for fact in facts if chosen is None or any(e.session_uid in chosen for e in fact.evidence)}
-    # What took the place of a chosen fact goes with it.
+    # What a chosen fact took the place of goes with it.
     wanted = {_uuid("fact", fact.fact_uid) for fact in facts if named & {fact.fact_uid, fact.superseded_by}}
     new = [edge for uuid, edge in edges.items() if uuid in changed or (uuid in wanted and uuid not in present)]
     known = {row["uuid"] for row in await graph.rows(_NODES)}
