@@ -15,7 +15,7 @@ from pathlib import Path
 import orjson
 
 from recollect.analysis import distiller
-from recollect.knowledge.fixes import find_fixes
+from recollect.knowledge.asking import find_fixes
 from recollect.knowledge.rules import Lessons
 from recollect.store import Store, open_store
 

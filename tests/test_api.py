@@ -326,7 +326,7 @@ def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "needed"),
     [
-        (["fix", "ConnectionRefusedError: [Errno 111]"], "recollect.knowledge.fixes"),
+        (["fix", "ConnectionRefusedError: [Errno 111]"], "recollect.knowledge.asking"),
         (["digest", "last"], "recollect.analysis.stored"),
         (["show", "last"], "recollect.sessions.transcript"),
         (["resume", "last"], "recollect.api.handover"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from recollect.ingest import Task
     from recollect.redact import Redactor
 
+
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
 IDLE_MS = 600_000  # after which a live session is likely to stay as it is
 
@@ -114,7 +115,7 @@ class _Sweep:
         if is_settled(store, rules, domains):
             return
         self.changed |= set(store.streams.dirty())
-        distil = partial(analysis.distil_sessions, store, at_ms=self.at_ms)
+        distil = partial(analysis.distil_sessions, store)
         dropped = sessions.settle_sessions(store, rules, domains, self.progress, distil, is_all_read=is_all_read)
         self.report.events_new = max(0, self.report.events_new - dropped)
 

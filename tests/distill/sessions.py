@@ -6,8 +6,8 @@ from typing import Any
 
 from recollect import schema
 from recollect.analysis import VERSION
-from recollect.analysis.distiller import Distilled, distil
-from recollect.distill.digest import Subject
+from recollect.analysis.distiller import distil
+from recollect.distill import Part, Subject
 from recollect.distill.trace import read_trace
 from recollect.schema import MAIN_LANE, SUMMARY_CHARS, Covers
 from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, Response, Step
@@ -134,7 +134,7 @@ def distilled(
     steps: Sequence[Step] | None = None,
     sub_agents: Sequence[str] = (),
     **fields: Any,
-) -> Distilled:
+) -> Part:
     """All that is distilled from a script, or from some of its steps."""
     steps = script.steps if steps is None else steps
     trace = read_trace(steps)
@@ -150,6 +150,7 @@ def distilled(
         "usd_is_estimate": True,
         "started_ms": min(times, default=None),
         "ended_ms": max(times, default=None),
+        "covers": Covers(len(steps), steps[-1].uid if steps else None, VERSION),
+        "sub_agents": sub_agents,
     }
-    covers = Covers(len(steps), steps[-1].uid if steps else None, VERSION)
-    return distil(Subject(**(told | fields)), session_class, trace, covers, wanted, script.spent, sub_agents)
+    return distil(Subject(**(told | fields)), session_class, trace, wanted, script.spent)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from recollect import schema
+from recollect.analysis.distiller import line_of
 from recollect.distill.digest import (
     FIRST_REQUESTS,
     LAST_REQUESTS,
@@ -19,9 +20,16 @@ from recollect.distill.digest import (
     NOT_THE_END,
     extend,
 )
-from recollect.distill.markdown import inert, inert_lines, render_digest
-from recollect.distill.stored import TOKENS, parse_digest, searchable, write_digest
+from recollect.distill.markdown import (
+    inert,
+    inert_lines,
+    parse_digest,
+    render_digest,
+    searchable,
+    write_digest,
+)
 from recollect.schema import Digest, to_json
+from recollect.sessions import TOKENS
 from tests import logs
 from tests.conftest import swept
 from tests.distill.sessions import Script, distilled
@@ -327,7 +335,7 @@ def test_the_line_of_a_sub_agent_names_what_it_edited() -> None:
         script.edit(f"/proj/src/{name}.py")
     script.answer("Written.")
 
-    line = distilled(script, schema.SUB_AGENT).line
+    line = line_of(distilled(script, schema.SUB_AGENT).digest)
 
     assert line == "[success] write the parts (edited a.py, b.py, c.py and 2 more) → Written."
 

@@ -8,7 +8,7 @@ from tests.distill.sessions import Script, abandoned, distilled
 
 
 def outcome(script: Script, session_class: str = schema.HUMAN) -> str:
-    judged = distilled(script, session_class).outcome
+    judged = distilled(script, session_class).digest.outcome
     assert 0 < judged.confidence < 1
     assert judged.reasons
     return judged.outcome
@@ -123,7 +123,7 @@ def test_an_answer_about_limits_is_not_stopped_by_one() -> None:
     script.user("what happens at the limit?")
     script.answer("When you have used up your quota, the API says `usage limit reached`; wait for the reset.")
 
-    assert distilled(script).outcome.stopped_by is None
+    assert distilled(script).digest.outcome.stopped_by is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_an_edit_that_was_not_allowed_is_told_even_if_the_agent_claims_it() -> N
     script.call("wrote CLAUDE.md", refusal, schema.EDIT, tool="Write", has_failed=True)
     script.answer("I've created a CLAUDE.md file.")
 
-    assert distilled(script).outcome.stopped_by == "permission refused"
+    assert distilled(script).digest.outcome.stopped_by == "permission refused"
 
 
 def test_a_long_answer_may_say_what_cannot_be_found() -> None:
@@ -329,7 +329,7 @@ def test_a_rewound_test_run_proves_nothing() -> None:
 
     found = distilled(script)
 
-    assert found.outcome.reasons == ("the last request was answered",)
+    assert found.digest.outcome.reasons == ("the last request was answered",)
     assert (found.digest.tests.runs, found.digest.tests.last) == (1, None)
 
 
@@ -344,7 +344,7 @@ def test_a_test_run_before_the_rewind_still_counts() -> None:
 
     found = distilled(script)
 
-    assert found.outcome.outcome == FAIL
+    assert found.digest.outcome.outcome == FAIL
     assert (found.digest.tests.runs, found.digest.tests.last) == (2, "failed")
 
 
@@ -374,5 +374,5 @@ def test_a_slash_command_that_was_worked_on_is_a_request() -> None:
 
     found = distilled(script)
 
-    assert found.outcome.outcome == SUCCESS
+    assert found.digest.outcome.outcome == SUCCESS
     assert [quote.text for quote in found.digest.requests] == ["/init"]

@@ -8,10 +8,10 @@ import pytest
 
 from recollect import Memory, Session
 from recollect.analysis import VERSION
-from recollect.distill.markdown import render_digest
-from recollect.distill.stored import write_digest
+from recollect.distill.markdown import render_digest, write_digest
 from recollect.errors import NotFound
 from recollect.schema import OUTCOMES, Digest
+from recollect.store import open_store
 from tests.conftest import SHARED, needs_shared, swept
 
 pytestmark = needs_shared
@@ -92,5 +92,6 @@ def test_the_same_sessions_give_the_same_digests(memory: Memory, tmp_path: Path)
 
 
 def test_nothing_is_left_to_do_after_a_sweep(memory: Memory) -> None:
-    assert memory._store.digest_rows.pending(VERSION) == []
-    assert not memory._store.digest_rows.has_outdated(VERSION)
+    with open_store(memory.settings.folder) as store:
+        assert store.digest_rows.pending(VERSION) == []
+        assert not store.digest_rows.has_outdated(VERSION)

@@ -4,7 +4,7 @@ import pytest
 
 from recollect import schema
 from recollect.api import Memory
-from recollect.distill.signals import CHURN_ROUNDS, LOOP_ATTEMPTS, REPEATED_TIMES, SPIKE_LEAST_TOKENS
+from recollect.distill.outcome import CHURN_ROUNDS, LOOP_ATTEMPTS, REPEATED_TIMES, SPIKE_LEAST_TOKENS
 from recollect.distill.trace import IDLE_MS
 from recollect.schema import Signal
 from recollect.store import Response

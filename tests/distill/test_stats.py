@@ -6,23 +6,20 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import apsw
 import pytest
 from click.testing import CliRunner
 
 from recollect import schema
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
-from recollect.api import Filters, Memory, open_memory
+from recollect.api import Filters, Memory
 from recollect.cli import main
 from recollect.errors import UsageError
 from recollect.recall import BREAKDOWNS
-from recollect.store.sqlite import checksums
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.conftest import SHARED, needs_shared, swept
 
@@ -474,32 +471,6 @@ def test_any_minute_may_begin_and_end_a_period(tmp_path: Path, home: Home, zone:
         failed = sum((written[ts_ms] - 1) % 3 == 0 for ts_ms in chosen)
         for by in ("tool", "command"):
             assert [(line.uses, line.failures) for line in memory.stats(by, filters).lines] == [(len(chosen), failed)]
-
-
-def test_what_an_older_version_counted_by_hours_is_kept_and_said_to_be_so(tmp_path: Path, home: Home) -> None:
-    home.write("a", event("s1", 0, role="user"), *_call("s1", 1, "ls"), usage("s1", "u", output_tokens=7))
-    sweep(tmp_path / "store", home).close()
-    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"), vfs=checksums.layer())) as connection:
-        version = connection.pragma("user_version")
-        for table, old, minutes in (("activity", "hour", 60), ("tool_use", "day", 1440), ("command_use", "day", 1440)):
-            connection.execute("DROP INDEX IF EXISTS activity_by_minute")
-            connection.execute(f"ALTER TABLE {table} RENAME COLUMN minute TO {old}")
-            connection.execute(f"UPDATE {table} SET {old} = {old} / {minutes}")
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN span")
-        connection.execute("ALTER TABLE tool_use DROP COLUMN event")
-        connection.execute("ALTER TABLE command_use DROP COLUMN event")
-        connection.execute("CREATE INDEX activity_by_hour ON activity (hour)")
-        connection.pragma("user_version", version - 2)
-
-    with open_memory(tmp_path / "store") as memory:
-        moment = datetime.fromtimestamp(BEGIN_MS / 1000, UTC).replace(minute=30).isoformat()
-        exact, cut = memory.stats("command"), memory.stats("month", Filters(since=moment))
-
-    assert [(line.name, line.uses) for line in exact.lines] == [("ls", 1)]
-    assert exact.notes == ()
-    assert cut.total.output_tokens == 7
-    assert len(cut.notes) == 1
-    assert "1 session" in cut.notes[0]
 
 
 def test_warm_ups_count_in_no_failure_rate_and_workflow(tmp_path: Path, home: Home) -> None:

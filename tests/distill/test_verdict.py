@@ -3,7 +3,7 @@
 import pytest
 
 from recollect.agentkit.calls import shell_kind
-from recollect.distill.verdict import verdict
+from recollect.distill.shell import verdict
 from recollect.kinds import TEST_RUN
 
 OK = "?   \tx/cmd\t[no test files]\nok  \tx/a\t0.1s\nok  \tx/b\t(cached)"

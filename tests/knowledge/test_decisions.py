@@ -164,14 +164,14 @@ def test_a_refused_plan_is_named(tmp_path: Path) -> None:
     script = Script("plan").user("plan it")
     plan = {"input": {"plan": "# Plan: Keep carts in Redis\nUse it."}}
     script._add(schema.TOOL_CALL, "proposed a plan:", plan, role="assistant", **call)
-    said = {"output": "we don't need Redis here"}
+    said = {"output": "never use Redis in this repo"}
     script._add(
-        schema.HUMAN_INTERVENTION, "refused: we don't need Redis here", said, role="user", status="denied", **call
+        schema.HUMAN_INTERVENTION, "refused: never use Redis in this repo", said, role="user", status="denied", **call
     )
 
-    (fact,) = remembered(tmp_path, script.agent("ok")).knowledge.decisions(everything=True)
+    (fact,) = remembered(tmp_path, script.agent("ok")).knowledge.decisions()
 
-    assert fact.text == "we don't need Redis here (instead of: the plan “Keep carts in Redis”)"
+    assert fact.text == "never use Redis in this repo (instead of: the plan “Keep carts in Redis”)"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.knowledge.scripted_model import ScriptedModel
 from tests.knowledge.sessions import DAY_MS, Script, remembered
 
 if TYPE_CHECKING:
-    from recollect.knowledge.graphiti.client import EpisodesPushed
+    from recollect.knowledge.graphiti import Pushed
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -67,7 +67,7 @@ def talk(name: str, exchanges: int, day: int = 0) -> Script:
     return script
 
 
-def push(memory: Memory, budget: int = _GENEROUS) -> "EpisodesPushed":
+def push(memory: Memory, budget: int = _GENEROUS) -> "Pushed":
     return memory.graphiti.push_episodes(memory.graphiti.plan(), budget=budget)
 
 
@@ -79,7 +79,7 @@ def test_two_thousand_facts_are_pushed_without_a_model_and_found_again(tmp_path:
         report = memory.graphiti.push_facts()
 
     facts = memory.knowledge.decisions(history=True)
-    assert len(facts) == report.facts == report.edges_written == 2000
+    assert len(facts) == report.facts == report.written == 2000
     assert model.calls == []
     held = {uid: (text, valid_at) for uid, text, valid_at in graph.rows(
         "MATCH ()-[e:RELATES_TO]->() RETURN e.fact_uid, e.fact, e.valid_at"
@@ -93,8 +93,7 @@ def test_two_thousand_facts_are_pushed_without_a_model_and_found_again(tmp_path:
 
 async def _search(memory: Memory, query: str) -> list[object]:
     """As any program with Graphiti asks a graph."""
-    from recollect.knowledge.graphiti.client import make_graphiti, open_graph
-    from recollect.knowledge.graphiti.plan import TokenMeter
+    from recollect.knowledge.graphiti import TokenMeter, make_graphiti, open_graph
 
     settings = memory.settings.graphiti
     words_only = type(settings)(url=settings.url, graph=settings.graph, model="none")
@@ -109,7 +108,7 @@ def test_a_second_push_of_facts_writes_nothing(tmp_path: Path, graph: StoredGrap
 
     again = memory.graphiti.push_facts()
 
-    assert (again.facts, again.edges_written, again.nodes_written, again.edges_removed) == (5, 0, 0, 0)
+    assert (again.facts, again.written, again.removed) == (5, 0, 0)
 
 
 def test_a_superseded_fact_ends_in_the_graph(tmp_path: Path, graph: StoredGraph) -> None:
@@ -133,7 +132,7 @@ def test_facts_that_were_rejected_or_forgotten_leave_the_graph(tmp_path: Path, g
 
     report = memory.graphiti.push_facts()
 
-    assert (report.facts, report.edges_removed) == (2, 3)
+    assert (report.facts, report.removed) == (2, 3)
     names = [name for (name,) in graph.rows("MATCH (n:Entity) RETURN n.name")]
     assert [name for name in names if "gone" in str(name) or "Fridays" in str(name)] == []
 
@@ -146,7 +145,7 @@ def test_facts_of_another_store_in_the_same_graph_stay(tmp_path: Path, graph: St
 
     report = remembered(tmp_path, choices("ours", 2)).graphiti.push_facts()
 
-    assert (report.facts, report.edges_removed) == (5, 0)
+    assert (report.facts, report.removed) == (5, 0)
 
 
 def test_exchanges_become_episodes_of_their_sessions_saga(tmp_path: Path, graph: StoredGraph) -> None:
@@ -154,7 +153,7 @@ def test_exchanges_become_episodes_of_their_sessions_saga(tmp_path: Path, graph:
         configure(tmp_path, model="scripted", model_url=model.url)
         report = push(remembered(tmp_path, talk("one", 3), talk("two", 2, 1)))
 
-    assert (report.exchanges, report.failed, report.left) == (5, 0, 0)
+    assert (report.written, report.failed, report.left) == (5, 0, 0)
     assert graph.episodes == [f"session-one-{n}" for n in (1, 2, 3)] + [f"session-two-{n}" for n in (1, 2)]
     sagas = graph.rows("MATCH (s:Saga)-[:HAS_EPISODE]->(e) RETURN s.name, count(e) ORDER BY s.name")
     assert sagas == [["session-one", 3], ["session-two", 2]]
@@ -189,8 +188,8 @@ def test_a_budget_is_never_exceeded(tmp_path: Path, graph: StoredGraph, budget: 
 
     assert report.tokens == model.tokens <= budget
     assert report.is_budget_reached
-    assert report.exchanges + report.left == 30
-    assert len(graph.episodes) == report.exchanges
+    assert report.written + report.left == 30
+    assert len(graph.episodes) == report.written
 
 
 def test_what_a_silent_model_may_have_taken_counts(tmp_path: Path, graph: StoredGraph) -> None:
@@ -223,8 +222,8 @@ def test_the_next_push_carries_on_and_nothing_is_there_twice(tmp_path: Path, gra
 
         second = push(memory)
 
-    assert 0 < first.exchanges < 5
-    assert first.exchanges + second.exchanges == 5
+    assert 0 < first.written < 5
+    assert first.written + second.written == 5
     assert_whole(graph, 5)
 
 
@@ -271,7 +270,7 @@ def test_an_episode_without_its_saga_is_pushed_again(tmp_path: Path, graph: Stor
 
         report = push(memory)
 
-    assert report.exchanges == 1
+    assert report.written == 1
     assert_whole(graph, 3)
 
 
@@ -284,8 +283,8 @@ def test_nonsense_of_a_model_costs_that_exchange_only(tmp_path: Path, graph: Sto
 
         again = push(memory)
 
-    assert (report.exchanges, report.failed) == (0, 2)
-    assert (again.exchanges, graph.episodes) == (2, ["session-one-1", "session-one-2"])
+    assert (report.written, report.failed) == (0, 2)
+    assert (again.written, graph.episodes) == (2, ["session-one-1", "session-one-2"])
 
 
 def test_an_entity_named_like_a_stop_word_does_not_crash_the_database(tmp_path: Path, graph: StoredGraph) -> None:
@@ -294,7 +293,7 @@ def test_an_entity_named_like_a_stop_word_does_not_crash_the_database(tmp_path: 
         script = Script("one").user("These files and Those files, These first").agent("There they are, These too.")
         report = push(remembered(tmp_path, script))
 
-    assert (report.exchanges, len(graph.episodes)) == (1, 1)
+    assert (report.written, len(graph.episodes)) == (1, 1)
     names = {name for (name,) in graph.rows("MATCH (n:Entity) RETURN n.name")}
     assert names == {"Those", "Agent"}
 
@@ -413,4 +412,4 @@ def test_what_was_spent_on_other_days_does_not_count_today(tmp_path: Path, graph
         report = memory.graphiti.push_episodes(memory.graphiti.plan())
 
     assert report.budget == 100_000
-    assert report.exchanges == 1
+    assert report.written == 1

@@ -10,8 +10,8 @@ from recollect.api import open_memory
 from recollect.cli import main
 from recollect.config import load_settings
 from recollect.errors import BadConfig, RecollectError
-from recollect.knowledge.graphiti.plan import BudgetReached, TokenMeter
-from recollect.knowledge.graphiti.settings import GraphitiSettings
+from recollect.knowledge.graphiti import GraphitiSettings, TokenMeter
+from recollect.knowledge.graphiti.plan import BudgetReached
 from recollect.store import read_tokens
 
 

@@ -80,35 +80,26 @@ def test_as_it_is_gives_no_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason",
-    [
-        'let\'s call it "Transcript" in both cases? Maybe call out "(full session)"',
-        "break out into a separate type, this is now divergent",
-        "we do have hidden commands that are also called, I want to not track telemetry on them",
-        "no, I did not say commit anything",
-        "golang doesn't have a map function, does it? I'd personally prefer a map",
-    ],
+    "reason", ["use the pool, not a single connection", "in this repo always run make fmt before the tests"]
 )
-def test_a_refusal_says_what_the_user_wants(tmp_path: Path, reason: str) -> None:
-    (fact,) = decided(remembered(tmp_path, refused(reason)))
+def test_a_refusal_that_states_a_rule_or_a_choice_is_a_decision(tmp_path: Path, reason: str) -> None:
+    (fact,) = remembered(tmp_path, refused(reason)).knowledge.decisions()
 
     assert (fact.method, fact.object) == ("refusal", reason)
 
 
 @pytest.mark.parametrize(
-    "reason", ["please write down all the steps that we follow", "don't worry about the linter for now, just continue."]
+    "reason",
+    [
+        "please write down all the steps that we follow",
+        "don't worry about the linter for now, just continue.",
+        "break out into a separate type, this is now divergent",
+        "what does lint say now?",
+        "I've done it - keep going",
+        "do we know what the prompt looks like?",
+    ],
 )
-def test_a_refusal_that_asks_for_another_step_is_listed_only_if_asked_for(tmp_path: Path, reason: str) -> None:
-    memory = remembered(tmp_path, refused(reason))
-
-    assert memory.knowledge.decisions() == []
-    assert [fact.object for fact in memory.knowledge.decisions(everything=True)] == [reason]
-
-
-@pytest.mark.parametrize(
-    "reason", ["what does lint say now?", "I've done it - keep going", "do we know what the prompt looks like?"]
-)
-def test_a_question_or_a_pause_in_a_refusal_wants_nothing(tmp_path: Path, reason: str) -> None:
+def test_a_step_a_question_or_a_pause_in_a_refusal_decides_nothing(tmp_path: Path, reason: str) -> None:
     assert decided(remembered(tmp_path, refused(reason))) == []
 
 

@@ -13,8 +13,6 @@ from recollect import analysis, schema
 from recollect.analysis import VERSION
 from recollect.clock import now_ms
 from recollect.distill import (
-    LINE_CHARS,
-    Around,
     Part,
     Payloads,
     Subject,
@@ -32,7 +30,7 @@ from recollect.distill import (
 )
 from recollect.kinds import SessionKey
 from recollect.knowledge import Lessons, Material, derive, steps_to_read
-from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Signal
+from recollect.schema import FILES_LANE, Covers, Digest
 from recollect.sessions import TOKENS, Parts, Used, add_up, boundary_of, cuts_ms, decode_totals, split, until, usd_of
 from recollect.store import (
     ACCOUNT,
@@ -45,7 +43,6 @@ from recollect.store import (
     Step,
     Store,
     StoredSession,
-    UseRow,
 )
 
 
@@ -80,8 +77,8 @@ def _find_closed(session: Pending, stored: StoredSession) -> Closed | None:
     return Closed(part, lessons, decode_totals(stored.kept.states[ACCOUNT]).used)
 
 
-FILES_OF_LINE = 3
-BYTES_OF_TOKEN = 4
+_LINE_CHARS, _FILES_OF_LINE = 300, 3
+_BYTES_OF_TOKEN = 4
 TINY_BYTES = 4096  # a sub-agent with less to tell gets a line in its root's digest
 _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
 
@@ -103,20 +100,18 @@ def distil_pending(store: Store, advance: Callable[[int, int], None]) -> None:
         advance(done, len(pending))
 
 
-def distil_sessions(store: Store, sessions: Sequence[StoredSession], at_ms: int) -> list[KeptState]:
-    """Distil sessions whose rows were just made, and return what to keep of long ones.
-
-    Those that are distilled together have one `analyzed_ms`.
-    """
+def distil_sessions(store: Store, sessions: Sequence[StoredSession]) -> list[KeptState]:
+    """Distil sessions whose rows were just made, and return what to keep of long ones."""
     pending = {
         session.key: session for session in store.digest_rows.pending(analysis.VERSION, [one.key for one in sessions])
     }
-    return _distil(store, [session for session in sessions if session.key in pending], pending, at_ms)
+    return _distil(store, [session for session in sessions if session.key in pending], pending, now_ms())
 
 
 def _distil(
     store: Store, sessions: Sequence[StoredSession], pending: Mapping[SessionKey, Pending], at_ms: int
 ) -> list[KeptState]:
+    """Distil sessions together: all have one `analyzed_ms`, when that began, so that none was ingested after it."""
     batch = _Batch(store, [pending[session.key] for session in sessions])
     distilled = [(session.key, batch.distil(pending[session.key], session)) for session in sessions]
     if rows := [row for _, row in distilled if row is not None]:
@@ -151,26 +146,30 @@ class _Batch:
         is_tiny = not is_root and sealed is None and before is None and size < TINY_BYTES
         payloads = {} if is_tiny else self._payloads(stored.key, trace)  # for a line the summaries are enough
         count = len(stored.steps) if is_rest else session.event_count
-        distilled = distil(
+        used = add_up(responses, before.used if before else ())
+        rest = replace(
             subject if sealed is None else _since(sealed, subject),
-            session.session_class,
-            trace,
-            Covers(count, steps[-1].uid if steps else None, analysis.VERSION),
-            payloads,
-            responses,
-            [line for _, line in sorted(self._lines.get(session.session_uid, {}).values())] if is_root else (),
-            before,
+            covers=Covers(count, steps[-1].uid if steps else None, analysis.VERSION),
+            sub_agents=[line for _, line in sorted(self._lines.get(session.session_uid, {}).values())]
+            if is_root
+            else (),
+            models=_models(used),
         )
-        if sealed is not None:
-            distilled = _extended(sealed, distilled, subject)
-        elif session.sealed_line:  # all that is left of what a small sub-agent was for
-            distilled = replace(distilled, line=session.sealed_line)
-        if distilled.line:
+        part = distil(rest, session.session_class, trace, payloads, responses, before)
+        activity = activity_of(rest, part.minutes, used)
+        if sealed is not None:  # its figures are the whole session's
+            digest = extend(sealed, replace(part.digest, tokens=subject.tokens, usd=subject.usd))
+            part = replace(part, digest=digest)
+        line = line_of(part.digest) if session.session_class == schema.SUB_AGENT else ""
+        if sealed is None and session.sealed_line:  # all that is left of what a small sub-agent was for
+            line = session.sealed_line
+        if line:
             lines = self._lines.setdefault(session.root_session_uid, {})
-            lines[session.session_uid] = (session.started_ms or 0, distilled.line)
+            lines[session.session_uid] = (session.started_ms or 0, line)
         subject = subject if before is None else _part_of(subject, responses)
         lessons = _lessons(session, subject, trace, payloads, responses)
-        return _row(session, distilled, before.lessons + lessons if before else lessons, has_digest=not is_tiny)
+        lessons = before.lessons + lessons if before else lessons
+        return _row(session, part, line, activity, lessons, has_digest=not is_tiny)
 
     def _payloads(self, key: SessionKey, trace: Trace) -> Payloads:
         wanted = {step.event_uid: step for step in (*trace.wanted(), *steps_to_read(trace))}
@@ -221,56 +220,23 @@ def _lessons(
     return derive(Material(subject, session.agent, is_human, trace, payloads, responses))
 
 
-@dataclass(frozen=True, slots=True)
-class Distilled:
-    """Everything that is kept of a session for ever."""
-
-    digest: Digest
-    signals: tuple[Signal, ...]
-    line: str  # a sub-agent's digest in a line, for its root's; empty for any other session
-    activity: tuple[ActivityRow, ...]
-    tools: tuple[UseRow, ...]
-    commands: tuple[UseRow, ...]
-    raw_tokens: int
-    kept_tokens: int
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.digest.outcome
-
-
 def distil(
     subject: Subject,
     session_class: str,
     trace: Trace,
-    covers: Covers,
     payloads: Payloads,
     responses: Sequence[Response],
-    sub_agents: Sequence[str] = (),
     before: Closed | None = None,
-) -> Distilled:
+) -> Part:
     """Distil a session from its trace, the payloads its trace wants, and what its responses used.
 
     Of a long session these are its last part's; `before` is what came before it.
     """
-    used, earlier = add_up(responses, before.used if before else ()), before.part if before else None
-    around = Around(covers, sub_agents, _models(used))
-    part = make_part(subject, session_class, trace, payloads, responses, earlier, around)
-    digest = part.digest
-    if earlier is not None:
-        part = join(earlier, part, is_last=True)
-        digest = replace(part.digest, covers=covers, tokens=subject.tokens, usd=subject.usd)
-        digest = replace(digest, usd_is_estimate=subject.usd_is_estimate)
-    return Distilled(
-        digest=digest,
-        signals=part.signals,
-        line=_line(digest) if session_class == schema.SUB_AGENT else "",
-        activity=activity_of(subject, part.minutes, used),
-        tools=part.tools,
-        commands=part.commands,
-        raw_tokens=part.all_bytes // BYTES_OF_TOKEN,
-        kept_tokens=part.kept_bytes // BYTES_OF_TOKEN,
-    )
+    if before is None:
+        return make_part(subject, session_class, trace, payloads, responses)
+    part = join(before.part, make_part(subject, session_class, trace, payloads, responses, before.part), is_last=True)
+    digest = replace(part.digest, covers=subject.covers or part.digest.covers, tokens=subject.tokens, usd=subject.usd)
+    return replace(part, digest=replace(digest, usd_is_estimate=subject.usd_is_estimate))
 
 
 def _models(used: Sequence[Used]) -> list[str]:
@@ -281,20 +247,16 @@ def _models(used: Sequence[Used]) -> list[str]:
     return sorted(counts, key=lambda model: (-counts[model], model))
 
 
-def _line(digest: Digest) -> str:
-    """What a sub-agent was for and how it went."""
+def line_of(digest: Digest) -> str:
+    """What a sub-agent was for and how it went, for its root's digest."""
     asked = digest.requests[0].text if digest.requests else digest.title or "no request"
     answer = f" → {digest.final_answer.text}" if digest.final_answer else ""
     outcome = digest.outcome.outcome if digest.outcome.stopped_by is None else f"stopped: {digest.outcome.stopped_by}"
-    line = f"[{outcome}] {shortened(asked, LINE_CHARS // 2)}{_edited(digest)}{answer}"
-    return shortened(line, LINE_CHARS)
-
-
-def _edited(digest: Digest) -> str:
-    """The files a sub-agent edited, by their last names: its root's digest counts none of them."""
-    names = [file.name.rpartition("/")[2] for file in digest.files[:FILES_OF_LINE]]
+    names = [file.name.rpartition("/")[2] for file in digest.files[:_FILES_OF_LINE]]  # its root's digest counts none
     more = f" and {digest.file_count - len(names)} more" if digest.file_count > len(names) else ""
-    return f" (edited {', '.join(names)}{more})" if names else ""
+    edited = f" (edited {', '.join(names)}{more})" if names else ""
+    line = f"[{outcome}] {shortened(asked, _LINE_CHARS // 2)}{edited}{answer}"
+    return shortened(line, _LINE_CHARS)
 
 
 def _subject(session: Pending) -> Subject:
@@ -317,14 +279,10 @@ def _since(sealed: Digest, subject: Subject) -> Subject:
     return replace(subject, tokens=tokens, usd=usd)
 
 
-def _extended(sealed: Digest, distilled: Distilled, subject: Subject) -> Distilled:
-    """The same with a digest that also covers what was dropped; its figures are the whole session's."""
-    digest = extend(sealed, replace(distilled.digest, tokens=subject.tokens, usd=subject.usd))
-    return replace(distilled, digest=digest, line=_line(digest) if distilled.line else "")
-
-
-def _row(session: Pending, distilled: Distilled, lessons: Lessons, *, has_digest: bool) -> DigestRow:
-    digest = distilled.digest
+def _row(
+    session: Pending, part: Part, line: str, activity: tuple[ActivityRow, ...], lessons: Lessons, *, has_digest: bool
+) -> DigestRow:
+    digest = part.digest
     return DigestRow(
         agent=session.agent,
         native_session_id=session.native_session_id,
@@ -332,17 +290,17 @@ def _row(session: Pending, distilled: Distilled, lessons: Lessons, *, has_digest
         distiller=analysis.VERSION,
         event_count=digest.covers.event_count,
         last_event_uid=digest.covers.last_event_uid,
-        outcome=distilled.outcome.outcome,
-        confidence=distilled.outcome.confidence,
-        line=distilled.line,
-        raw_tokens=distilled.raw_tokens,
-        kept_tokens=distilled.kept_tokens,
+        outcome=digest.outcome.outcome,
+        confidence=digest.outcome.confidence,
+        line=line,
+        raw_tokens=part.all_bytes // _BYTES_OF_TOKEN,
+        kept_tokens=part.kept_bytes // _BYTES_OF_TOKEN,
         digest=write_digest(digest) if has_digest else None,
         text=searchable(digest) if has_digest else "",
-        signals=distilled.signals,
-        activity=distilled.activity,
-        tools=distilled.tools,
-        commands=distilled.commands,
+        signals=part.signals,
+        activity=activity,
+        tools=part.tools,
+        commands=part.commands,
         facts=lessons.facts,
         exchanges=lessons.exchanges,
     )

@@ -84,7 +84,11 @@ def prepare(
     decisions = cache(partial(_decisions, store))
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, lambda repo: _decided(decisions(repo)))
-        _write_fixes(store, signatures)
+        fixes: dict[str, dict[str, Any]] = defaultdict(dict)
+        for signature in signatures:
+            fixes[fixes_path(str(store.folder), signature)][signature] = _surest(fixes_of(store, signature))
+        for path, news in fixes.items():
+            _update(Path(path), news)
         _write_requests(store, criteria)
         repos = set(store.sessions.names("repo")) if is_new else {h.repo for h in headers if h.repo}
         for repo in repos:
@@ -127,7 +131,11 @@ def _decided(decisions: Iterable[Fact]) -> list[str]:
     answers, approved plans and picks, then standing rules, the newest first."""
     facts = list(filter(_is_told, decisions))
     facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, fact.predicate == PREFERS))
-    return list(dict.fromkeys(map(_told, facts)))
+    said = (
+        f"{(fact.valid_at or fact.recorded_at)[:10]}, {_SAID_BY_USER.get(fact.method, 'you said')}: {fact.text}"
+        for fact in facts
+    )
+    return list(dict.fromkeys(said))
 
 
 def _is_told(fact: Fact) -> bool:
@@ -138,18 +146,6 @@ def _is_told(fact: Fact) -> bool:
         is_whole = fact.method != "pick" or "asked: " in fact.text  # an option by itself seldom says of what
         return is_whole and _OF_PROCESS.search(fact.text) is None
     return fact.predicate == PREFERS and fact.confidence >= STANDING
-
-
-def _told(fact: Fact) -> str:
-    return f"{(fact.valid_at or fact.recorded_at)[:10]}, {_SAID_BY_USER.get(fact.method, 'you said')}: {fact.text}"
-
-
-def _write_fixes(store: Store, signatures: Collection[str]) -> None:
-    files: dict[str, dict[str, Any]] = defaultdict(dict)
-    for signature in signatures:
-        files[fixes_path(str(store.folder), signature)][signature] = _surest(fixes_of(store, signature))
-    for path, news in files.items():
-        _update(Path(path), news)
 
 
 def _write_requests(store: Store, criteria: SessionFilter) -> None:

@@ -22,11 +22,8 @@ def find_digest(store: Store, session: Session) -> Digest:
     if raw is not None:
         return parse_digest(raw)
     if session.analyzed_at is None:
-        advice = (
-            "`recollect sweep` makes it"
-            if session.evicted_at is None
-            else "`recollect retention rehydrate` reads it again"
-        )
+        is_held = session.evicted_at is None
+        advice = "`recollect sweep` makes it" if is_held else "`recollect retention rehydrate` reads it again"
         raise NotFound(f"No digest yet: {session.session_uid}", advice)
     raise NotFound(
         f"Too small for a digest of its own: {session.session_uid}",
@@ -67,9 +64,12 @@ def make_packet(store: Store, session: Session) -> list[Recalled]:
         digest = find_digest(store, session)
     except NotFound:
         return []
+    failing = digest.open.failing_tests
+    steps = [f"{todo.text} ({todo.note})" if todo.note else todo.text for todo in digest.open.todos[:_STEPS]]
+    steps += [f"failed when it ran last: {failing.text.removeprefix('ran ')}"] if failing else []
     parts = (
         (USER, "what the user chose or wants throughout, the latest last:", list(_rules(store, session))[-_RULES:]),
-        (AGENT, "open steps:", _open_steps(digest)),
+        (AGENT, "open steps:", steps),
         (AGENT, "commands that worked here:", _commands(store, session)),
         (AGENT, "errors that were fixed, with their causes:", list(_fixes(store, session))[-_FIXES:]),
     )
@@ -82,24 +82,12 @@ def make_packet(store: Store, session: Session) -> list[Recalled]:
 
 def _rules(store: Store, session: Session) -> Iterator[str]:
     """Wishes that are to last, chosen answers and approved plans."""
-    for fact in with_ends(map(fact_of, store.facts.select((DECIDED, PREFERS), _only(session)))):
-        if (
-            fact.invalid_at is None
-            and fact.method in _BY_USER
-            and fact.by == "user"
-            and fact.confidence >= LEAST_CONFIDENCE
-        ):
+    for fact in with_ends(
+        map(fact_of, store.facts.select((DECIDED, PREFERS), SessionFilter(uids=frozenset({session.session_uid}))))
+    ):
+        is_users = fact.method in _BY_USER and fact.by == "user"
+        if is_users and fact.invalid_at is None and fact.confidence >= LEAST_CONFIDENCE:
             yield fact.text
-
-
-def _only(session: Session) -> SessionFilter:
-    return SessionFilter(uids=frozenset({session.session_uid}))
-
-
-def _open_steps(digest: Digest) -> list[str]:
-    failing = digest.open.failing_tests
-    steps = [f"{todo.text} ({todo.note})" if todo.note else todo.text for todo in digest.open.todos[:_STEPS]]
-    return [*steps, *([f"failed when it ran last: {failing.text.removeprefix('ran ')}"] if failing else [])]
 
 
 def _commands(store: Store, session: Session) -> list[str]:
@@ -130,7 +118,7 @@ def _commands(store: Store, session: Session) -> list[str]:
 def _fixes(store: Store, session: Session) -> Iterator[str]:
     """Errors whose cause was found; of those with one cause the first."""
     causes: dict[str, str] = {}
-    for fact in store.facts.select((FIXED_BY,), _only(session)):
+    for fact in store.facts.select((FIXED_BY,), SessionFilter(uids=frozenset({session.session_uid}))):
         if (why := fact.details.get("why")) and fact.confidence >= LEAST_CONFIDENCE:
             causes.setdefault(why, fact.details["headline"])
     for why, headline in causes.items():

@@ -20,7 +20,7 @@ from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.knowledge.graphiti import Episode, EpisodesPushed, FactsPushed, Forecast
+    from recollect.knowledge.graphiti import Episode, Forecast, Pushed
 
 
 class EpisodePlan(NamedTuple):
@@ -45,7 +45,7 @@ class Graphs:
         quiet_graphiti()
         self._password, self._api_key = graphiti_secrets()
 
-    def push_facts(self, filters: Filters = NO_FILTERS) -> FactsPushed:
+    def push_facts(self, filters: Filters = NO_FILTERS) -> Pushed:
         """Push facts as nodes and edges, of all sessions or of those that match, without a model.
 
         Facts that were rejected, replaced or forgotten since the last push are removed from the graph.
@@ -54,7 +54,7 @@ class Graphs:
         own |= {session_uid(*key) for key in self._store.tombstones.names()}
         own |= {note.note_uid for note, _ in self._store.facts.notes()}
         chosen = None if filters == NO_FILTERS else {session.session_uid for session in self._memory.sessions(filters)}
-        report = graphiti.FactsPushed()
+        report = graphiti.Pushed(graphiti.FACTS)
 
         async def push() -> None:
             facts = graphiti.facts_by_group(self._store)
@@ -101,9 +101,7 @@ class Graphs:
             for episode in graphiti.iter_episodes(session, analysis.find_exchanges(self._store, session, rules), now)
         ]
 
-    def push_episodes(
-        self, plan: EpisodePlan, *, budget: int | None = None, progress: Progress = silent
-    ) -> EpisodesPushed:
+    def push_episodes(self, plan: EpisodePlan, *, budget: int | None = None, progress: Progress = silent) -> Pushed:
         """Push the exchanges of a plan, the oldest first, with the user's model.
 
         It never uses more than `budget` tokens, or what today's pushes have left of `graphiti.tokens_per_day`.
@@ -112,7 +110,7 @@ class Graphs:
         """
         if not self._settings.model:
             raise BadConfig("No model is configured", "recollect config graphiti.model NAME")
-        report = graphiti.EpisodesPushed()
+        report = graphiti.Pushed(graphiti.EPISODES)
         forgotten = {graphiti.saga_name(key.native_id) for key in self._store.tombstones.names()}
 
         async def push(meter: graphiti.TokenMeter) -> None:

@@ -31,7 +31,7 @@ from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.knowledge import Audit, Graph, Rehearsal, Workflows
-    from recollect.knowledge.graphiti import EpisodesPushed, FactsPushed, Forecast
+    from recollect.knowledge.graphiti import Forecast, Pushed
 
 _SHOWN_WORKFLOWS, _SHOWN_REPEATS, _SHOWN_NODES = 12, 10, 60
 _COUNTED = (
@@ -305,10 +305,10 @@ def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json
             emit(memory.graphiti.push_episodes(plan, budget=budget, progress=show), as_json, _episodes_lines)
 
 
-def _facts_lines(pushed: "FactsPushed") -> Iterator[str]:
-    yield f"{plural(pushed.facts, 'fact')} in the graph: {number(pushed.edges_written)} written, no model used"
-    if pushed.edges_removed:
-        yield f"Removed {plural(pushed.edges_removed, 'fact')} that are no longer valid here"
+def _facts_lines(pushed: "Pushed") -> Iterator[str]:
+    yield f"{plural(pushed.facts, 'fact')} in the graph: {number(pushed.written)} written, no model used"
+    if pushed.removed:
+        yield f"Removed {plural(pushed.removed, 'fact')} that are no longer valid here"
 
 
 def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
@@ -323,9 +323,9 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
         yield f"  at the pace of the last 30 days: {rate}"
 
 
-def _episodes_lines(pushed: "EpisodesPushed") -> Iterator[str]:
-    yield f"Pushed {plural(pushed.exchanges, 'exchange')} with {plural(pushed.calls, 'model call')}"
-    of_each = f", {number(pushed.tokens_per_exchange)} an exchange" if pushed.exchanges else ""
+def _episodes_lines(pushed: "Pushed") -> Iterator[str]:
+    yield f"Pushed {plural(pushed.written, 'exchange')} with {plural(pushed.calls, 'model call')}"
+    of_each = f", {number(pushed.tokens // pushed.written)} an exchange" if pushed.written else ""
     sums = f"{number(pushed.tokens_today)} today, {number(pushed.tokens_this_month)} this month"
     yield f"Used {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}"
     if pushed.is_budget_reached:

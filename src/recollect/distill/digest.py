@@ -1,22 +1,41 @@
-"""The digest of a session: what was asked, done and left open, in its own words, small enough to keep for ever."""
+"""The digest of a session: what was asked, done and left open, in its own words, small enough to keep for ever.
+
+A long session is distilled in parts that are joined; most sessions are one part. Beside its digest a part has the
+session's signals, and its work, tokens and money by minute and model.
+"""
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import TypeVar
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import words
-from recollect.distill.outcome import SPOKEN, Ending, Todo, is_interruption, is_work
+from recollect.distill import VERSION, words
+from recollect.distill.outcome import (
+    SPOKEN,
+    Ending,
+    Todo,
+    asks_back,
+    corrections,
+    counted,
+    error_key,
+    find_ending,
+    find_signals,
+    is_interruption,
+    is_work,
+    judge,
+    todo_list,
+    weighed,
+)
 from recollect.distill.shell import command_given, commit_message
-from recollect.distill.signals import asks_back, counted, error_key
 from recollect.distill.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
-from recollect.distill.trace import CALLS, MOST_COMMITS, NOTES, PLAN, Payloads, SuiteRun, Trace, Use
+from recollect.distill.trace import CALLS, MOST_COMMITS, NO_TIME, NOTES, PLAN, Payloads, SuiteRun, Trace, Use, settle
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
-from recollect.sessions import has_subject
-from recollect.store import Step
+from recollect.sessions import MINUTE_MS, Used, has_subject, tokens_of
+from recollect.store import ActivityRow, Response, Step, UseRow
 
 FIRST_REQUEST_CHARS = 400
 REQUEST_CHARS = 200
@@ -30,12 +49,8 @@ MOST_TOOLS = 12
 MOST_QUOTES = 6
 MOST_SUB_AGENTS = 12
 NOT_THE_END = "the session went on without words of the agent"
-FAILED, NOT_FINISHED, INTERRUPTED, STOPPED = (
-    "failed",
-    "not finished",
-    "interrupted",
-    "stopped",
-)  # requests that the agent acted on
+# Of requests that the agent acted on.
+FAILED, NOT_FINISHED, INTERRUPTED, STOPPED = "failed", "not finished", "interrupted", "stopped"
 CORRECTION, PASTED_FAILURE = "correction", "output pasted"
 _STEPS_OF_HEADING = 3
 
@@ -55,66 +70,9 @@ class Subject:
     usd_is_estimate: bool
     started_ms: int | None
     ended_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What the other judges found."""
-
-    outcome: Outcome
-    signals: Sequence[Signal]
-    corrections: Sequence[tuple[Step, str]]  # where the user set the agent right, and with what words
-    todos: Sequence[Todo]
-    ending: Ending
+    covers: Covers | None = None  # and the rest only with the last part of a session
     sub_agents: Sequence[str] = ()
     models: Sequence[str] = ()
-
-
-def make_digest(
-    subject: Subject, covers: Covers, trace: Trace, payloads: Payloads, findings: Findings, width: int = 1
-) -> Digest:
-    """The digest of a session whose trace is settled; lists of names are cut at `width` times their length."""
-    edited = Counter(_inside(path, subject.cwd) for edit in trace.edits if not edit.has_failed for path in edit.paths)
-    return Digest(
-        session_uid=subject.session_uid,
-        covers=covers,
-        title=shortened(subject.title, LINE_CHARS) if subject.title else None,
-        outcome=findings.outcome,
-        requests=_requests(trace, payloads),
-        request_count=len(trace.requests),
-        final_answer=_final_answer(trace, payloads, findings.ending),
-        files=tuple(Tally(shortened(path, LINE_CHARS), count) for path, count in _most(edited, MOST_FILES * width)),
-        file_count=len(edited),
-        commands=_tallies(_by_name(trace.commands), MOST_COMMANDS * width),
-        commits=_commits(trace, payloads),
-        commit_count=len(trace.commits),
-        pull_requests=tuple(
-            _quote(call, address, shortened(title, LINE_CHARS) or None)
-            for call, address, title in trace.pull_requests[-MOST_QUOTES:]
-        ),
-        deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in trace.deleted))[
-            :MOST_FILES
-        ],
-        tests=_tests(trace),
-        open=_open_ends(trace, findings),
-        tools=_tallies(_by_name(trace.tools), MOST_TOOLS * width),
-        errors=_errors(trace.errors),
-        error_count=len(trace.errors),
-        retries=len(trace.retries) + len(trace.service_retries),
-        interventions=_interventions(trace, findings.corrections),
-        intervention_count=len(trace.interventions),
-        decisions=tuple(_quote(step, _decision(trace, step, payloads)) for step in trace.decisions[-MOST_QUOTES:]),
-        snippets=tuple(_quote(*found) for found in _ends(_confirmed(trace), MOST_QUOTES // 2, MOST_QUOTES // 2)),
-        sub_agents=tuple(findings.sub_agents[:MOST_SUB_AGENTS]),
-        models=tuple(findings.models[:MOST_QUOTES]),
-        tokens=subject.tokens,
-        usd=subject.usd,
-        usd_is_estimate=subject.usd_is_estimate,
-        started_at=rfc3339(subject.started_ms),
-        ended_at=rfc3339(subject.ended_ms) if _tells_its_end(trace) else None,
-        active_s=sum(trace.active_ms.values()) // 1000,
-        signals=counted(findings.signals),
-    )
 
 
 def _quote(step: Step, text: str | None = None, note: str | None = None, chars: int = LINE_CHARS) -> Quote:
@@ -129,12 +87,8 @@ def _decision(trace: Trace, step: Step, payloads: Payloads) -> str:
     return f"{step.summary}: {title}" if title else step.summary
 
 
-def _confirmed(trace: Trace) -> list[tuple[Step, str]]:
-    """What the agent found out, where a run that succeeded or the user's next words bear it out."""
-    return [found for found in trace.insights if _is_confirmed(trace, found[0])]
-
-
 def _is_confirmed(trace: Trace, insight: Step) -> bool:
+    """Whether a run that succeeded or the user's next words bear out what the agent found."""
     asked = {step.event_uid for step in trace.requests}
     for step in trace.steps[trace.steps.index(insight) + 1 :]:
         if step.event_uid in asked:
@@ -154,7 +108,10 @@ def _requests(trace: Trace, payloads: Payloads) -> tuple[Asked, ...]:
     texts = [shortened(step.summary, REQUEST_CHARS) for step in shown]
     if shown:
         texts[0] = shortened(_text(shown[0], payloads), FIRST_REQUEST_CHARS)
-    return tuple(Asked(text, step.uid, _answer(trace, step)) for text, step in zip(texts, shown, strict=True))
+    # Of what the agent said last to each, the beginning.
+    said = [trace.answers.get(step.event_uid) for step in shown]
+    answers = [_quote(one, words.gist(one.summary)) if one and one is not trace.last_answer else None for one in said]
+    return tuple(Asked(text, step.uid, one) for text, step, one in zip(texts, shown, answers, strict=True))
 
 
 def _telling(trace: Trace) -> Sequence[Step]:
@@ -172,12 +129,6 @@ def _telling(trace: Trace) -> Sequence[Step]:
     return [step for step in telling if step.event_uid in worked]
 
 
-def _answer(trace: Trace, request: Step) -> Quote | None:
-    """The beginning of what the agent said last to a request."""
-    answer = trace.answers.get(request.event_uid)
-    return None if answer is None or answer is trace.last_answer else _quote(answer, words.gist(answer.summary))
-
-
 def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
     """The first and last few; what a session began and ended with says most."""
     return tuple(items) if len(items) <= first + last else (*items[:first], *items[-last:])
@@ -192,12 +143,6 @@ def _final_answer(trace: Trace, payloads: Payloads, ending: Ending) -> Quote | N
     return Quote(excerpt(_text(last, payloads), ANSWER_CHARS), last.uid, None if is_end else NOT_THE_END)
 
 
-def _tells_its_end(trace: Trace) -> bool:
-    """Whether the last thing that happened has a time; some logs tell only when they began."""
-    last = next((step for step in reversed(trace.steps) if step.kind not in NOTES), None)
-    return last is None or last.ts_ms is not None
-
-
 def _inside(path: str, cwd: str | None) -> str:
     """A path as seen from the session's folder, in one spelling of slashes and drives."""
     path = _plain(path)
@@ -208,10 +153,6 @@ def _plain(path: str) -> str:
     if _DRIVE.match(path):
         path = path[0].upper() + path[1:].replace("\\", "/")
     return path.removeprefix("./")
-
-
-def _most(counts: Counter[str], limit: int) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
 def _by_name(uses: Mapping[tuple[int, str], Use]) -> dict[str, Tally]:
@@ -229,55 +170,44 @@ def _tallies(named: Mapping[str, Tally], limit: int) -> tuple[Tally, ...]:
 
 def _commits(trace: Trace, payloads: Payloads) -> tuple[Quote, ...]:
     made = trace.commits[-MOST_COMMITS:]
-    subjects = (_subject_line(payloads.get(commit.call.event_uid, {})) or commit.message for commit in made)
+    commands = (command_given(payloads.get(call.event_uid, {})) for call, _ in made)
+    subjects = (command and commit_message(command) for command in commands)
     return tuple(
-        _quote(commit.call, subject or "(message not told)") for commit, subject in zip(made, subjects, strict=True)
+        _quote(call, subject or message or "(message not told)")
+        for (call, message), subject in zip(made, subjects, strict=True)
     )
-
-
-def _subject_line(payload: Mapping[str, Any]) -> str | None:
-    """The first line of a commit's message, from the command as it was called."""
-    command = command_given(payload)
-    return None if command is None else commit_message(command)
 
 
 def _tests(trace: Trace) -> RanTests:
     begun = sum(not _was_refused(run) for run in trace.tests)
     runs = [run for run in trace.tests if run.has_passed is not None]
     standing = [run for run in runs if not run.call.is_abandoned]
+    counts = begun, sum(run.has_passed is False for run in runs), max(0, begun - len(runs))
     if not standing:
-        return RanTests(begun, sum(run.has_passed is False for run in runs), max(0, begun - len(runs)))
+        return RanTests(*counts)
     last = standing[-1]
-    last_run = _quote(
-        last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:]
-    )
-    return RanTests(
-        runs=begun,
-        failures=sum(run.has_passed is False for run in runs),
-        unfinished=max(0, begun - len(runs)),
-        last="passed" if last.has_passed else "failed",
-        last_run=last_run,
-    )
+    said = last.result or last.call
+    last_run = _quote(said, last.call.summary, note=said.summary[-LINE_CHARS:])
+    return RanTests(*counts, "passed" if last.has_passed else "failed", last_run)
 
 
 def _was_refused(run: SuiteRun) -> bool:
-    result = run.result
-    is_stopped = result is not None and result.kind == schema.HUMAN_INTERVENTION
-    return is_stopped or (result is not None and result.is_error and words.is_refused_by_rule(result.summary))
+    if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
+        return run.result is not None
+    return run.result.is_error and words.is_refused_by_rule(run.result.summary)
 
 
-def _open_ends(trace: Trace, findings: Findings) -> OpenEnds:
-    ending = findings.ending
+def _open_ends(trace: Trace, outcome: Outcome, ending: Ending, listed: Sequence[Todo]) -> OpenEnds:
     tests = _tests(trace)
     is_stopped = ending.last is not None and ending.last.kind == schema.HUMAN_INTERVENTION and not _is_of_plan(trace)
     said = sentences(ending.answer)
     return OpenEnds(
-        todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in findings.todos if todo.is_open)[:MOST_QUOTES],
+        todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in listed if todo.is_open)[:MOST_QUOTES],
         questions=_questions(trace, said),
         next_steps=_next_steps(trace, said),
         failing_tests=tests.last_run if tests.last == "failed" else None,
         interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
-        unanswered=_unanswered_requests(trace, findings),
+        unanswered=_unanswered_requests(trace, outcome, ending),
     )
 
 
@@ -287,7 +217,7 @@ def _is_of_plan(trace: Trace) -> bool:
     return last is not None and last.summary.startswith(PLAN)
 
 
-def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
+def _unanswered_requests(trace: Trace, outcome: Outcome, ending: Ending) -> tuple[Quote, ...]:
     """Requests at the end after which the agent did nothing, and the last one if it failed or was left amid the work.
 
     Thanks want no answer. A note says what became of a request that the agent did act on.
@@ -300,17 +230,16 @@ def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
         elif step.kind not in NOTES and step.role != "user":
             break
     open_ends = [_quote(step) for step in reversed(waiting) if not words.says_thanks(step.summary)]
-    last = findings.ending.request
-    if open_ends and is_interruption(findings.ending.last):
+    last = ending.request
+    if open_ends and is_interruption(ending.last):
         open_ends[-1] = replace(open_ends[-1], note=INTERRUPTED)
-    elif not waiting and last is not None and not _is_of_plan(trace) and (note := _left_as(findings)):
+    elif not waiting and last is not None and not _is_of_plan(trace) and (note := _left_as(outcome, ending)):
         open_ends.append(_quote(last, note=note))
     return tuple(open_ends[-MOST_QUOTES:])
 
 
-def _left_as(findings: Findings) -> str | None:
+def _left_as(outcome: Outcome, ending: Ending) -> str | None:
     """What became of the last request, which the agent acted on; None if it was answered."""
-    outcome, ending = findings.outcome, findings.ending
     if outcome.stopped_by is not None:
         return f"{STOPPED}: {outcome.stopped_by}"
     if outcome.outcome == schema.FAIL:
@@ -322,17 +251,12 @@ def _left_as(findings: Findings) -> str | None:
 
 def _questions(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
     """Questions nobody answered: of the agent's question calls, and the one it ended with."""
-    questions = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(trace)]
+    answered = {step.call_id for step in trace.steps if step.role != "assistant"} if trace.questions else set()
+    waiting = (step for step in trace.questions if step.call_id is None or step.call_id not in answered)
+    questions = [_quote(step, step.summary.removeprefix("asked: ")) for step in waiting]
     if trace.last_answer is not None and (question := words.closing_question(said)):
         questions.append(_quote(trace.last_answer, question))
     return tuple(questions[-MOST_QUOTES:])
-
-
-def _unanswered(trace: Trace) -> list[Step]:
-    if not trace.questions:
-        return []
-    answered = {step.call_id for step in trace.steps if step.role != "assistant" and step.call_id}
-    return [step for step in trace.questions if step.call_id not in answered]
 
 
 def _next_steps(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
@@ -373,7 +297,7 @@ def _interventions(trace: Trace, corrected: Sequence[tuple[Step, str]]) -> tuple
         is_cut_off = call is not None and words.was_cut_off(step.summary)
         note = "cut off" if is_cut_off else notes.get(step.status or "", "stopped")
         quotes.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
-    ordered = [quotes[reply.step.event_uid] for reply in trace.replies if reply.step.event_uid in quotes]
+    ordered = [quotes[step.event_uid] for step, _ in trace.replies if step.event_uid in quotes]
     if len(ordered) > MOST_QUOTES:
         ordered = [quote for quote in ordered if quote.note in (CORRECTION, PASTED_FAILURE, "refused")] or ordered
     return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
@@ -386,6 +310,9 @@ def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
     anything. The row's own figures (tokens, money, title) are whole in `new` already only if they were never dropped,
     so the larger ones are kept.
     """
+    answer = old.final_answer
+    has_gone_on = new.request_count or new.tools or new.error_count or new.intervention_count
+    is_no_longer_last = new.final_answer is None and has_gone_on
     return replace(
         new,
         covers=Covers(
@@ -397,7 +324,7 @@ def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
         outcome=new.outcome if _tells_an_end(new) else old.outcome,
         requests=_ends((*_answered(old, new), *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
         request_count=old.request_count + new.request_count,
-        final_answer=new.final_answer or _no_longer_last(old.final_answer, new),
+        final_answer=replace(answer, note=NOT_THE_END) if answer and is_no_longer_last else new.final_answer or answer,
         files=_joined(old.files, new.files, MOST_FILES * width),
         file_count=max(
             old.file_count + len({one.name for one in new.files} - {one.name for one in old.files}), new.file_count
@@ -407,7 +334,12 @@ def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
         commit_count=old.commit_count + new.commit_count,
         pull_requests=(*old.pull_requests, *new.pull_requests)[-MOST_QUOTES:],
         deleted=tuple(dict.fromkeys((*old.deleted, *new.deleted)))[:MOST_FILES],
-        tests=_joined_tests(old.tests, new.tests),
+        tests=replace(
+            new.tests if new.tests.last else old.tests,
+            runs=old.tests.runs + new.tests.runs,
+            failures=old.tests.failures + new.tests.failures,
+            unfinished=old.tests.unfinished + new.tests.unfinished,
+        ),
         open=_joined_ends(old, new),
         tools=_joined(old.tools, new.tools, MOST_TOOLS * width),
         errors=(*new.errors, *old.errors)[:MOST_QUOTES],
@@ -447,11 +379,6 @@ def _tells_an_end(digest: Digest) -> bool:
     return digest.final_answer is not None or digest.request_count > 0 or digest.error_count > 0
 
 
-def _no_longer_last(answer: Quote | None, new: Digest) -> Quote | None:
-    has_gone_on = new.request_count or new.tools or new.error_count or new.intervention_count
-    return replace(answer, note=NOT_THE_END) if answer and has_gone_on else answer
-
-
 def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tally, ...]:
     joined = {tally.name: tally for tally in old}
     for tally in new:
@@ -460,15 +387,12 @@ def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tal
     return _tallies(joined, limit)
 
 
-def _joined_tests(old: RanTests, new: RanTests) -> RanTests:
-    latest = new if new.last else old
-    unfinished = old.unfinished + new.unfinished
-    return RanTests(old.runs + new.runs, old.failures + new.failures, unfinished, latest.last, latest.last_run)
-
-
 def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
     """What is open now: the new part's word counts where it says anything of the same sort."""
     has_gone_on = _tells_an_end(new)
+    unanswered = old.open.unanswered
+    if unanswered and new.tools and not unanswered[-1].note:  # the agent went to work on the last one since
+        unanswered = (*unanswered[:-1], replace(unanswered[-1], note=NOT_FINISHED))
     has_list = any("todo" in tally.name.lower() or "plan" in tally.name.lower() for tally in new.tools)
     return OpenEnds(
         todos=new.open.todos if new.open.todos or has_list else old.open.todos,
@@ -476,12 +400,215 @@ def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
         next_steps=new.open.next_steps if has_gone_on else old.open.next_steps,
         failing_tests=new.open.failing_tests if new.tests.last else old.open.failing_tests,
         interruption=new.open.interruption if has_gone_on else old.open.interruption,
-        unanswered=new.open.unanswered if has_gone_on else _acted_on(old.open.unanswered, new),
+        unanswered=new.open.unanswered if has_gone_on else unanswered,
     )
 
 
-def _acted_on(unanswered: tuple[Quote, ...], new: Digest) -> tuple[Quote, ...]:
-    """Requests that were open; the last one is no longer without an answer if the agent went to work since."""
-    if not unanswered or not new.tools or unanswered[-1].note:
-        return unanswered
-    return (*unanswered[:-1], replace(unanswered[-1], note=NOT_FINISHED))
+def activity_of(subject: Subject, minutes: Sequence[ActivityRow], used: Sequence[Used]) -> tuple[ActivityRow, ...]:
+    """Work by minute, and tokens by minute and model; the rows' money adds up to the session's, cent for cent."""
+    begun = NO_TIME if subject.started_ms is None else subject.started_ms // MINUTE_MS
+    rows = {(row.minute, row.model): row for row in _spent(subject, used, begun)}
+    models = dict(reversed(rows))  # the first of each minute: its row has the work too
+    for work in (ActivityRow(begun, ""), *minutes):
+        key = work.minute, models.get(work.minute, "")
+        row = rows.get(key, ActivityRow(*key))
+        rows[key] = row._replace(active_ms=row.active_ms + work.active_ms, turns=row.turns + work.turns)
+    if subject.usd is not None and not any(row.usd is not None for row in rows.values()):
+        first = min(rows)
+        rows[first] = rows[first]._replace(usd=subject.usd)
+    return tuple(rows[key] for key in sorted(rows))
+
+
+def _spent(subject: Subject, used: Sequence[Used], begun: int) -> list[ActivityRow]:
+    """Tokens by minute and model, each with its share of the session's money."""
+    groups: dict[tuple[int, str], list[Used]] = {}
+    for one in used:
+        groups.setdefault((begun if one.minute is None else one.minute, one.model or "unknown"), []).append(one)
+    shares = _shared(subject.usd, groups)
+    rows = [ActivityRow(*key, *tokens_of(groups[key]))._replace(usd=shares.get(key)) for key in sorted(groups)]
+    for name, count in subject.tokens.items():
+        rows = _limited(rows, name, count)
+    return rows
+
+
+def _limited(rows: list[ActivityRow], name: str, limit: int) -> list[ActivityRow]:
+    """Rows with no more tokens of a sort than the session has: what it holds of its sub-agents' is counted there."""
+    over = sum(getattr(row, name) for row in rows) - limit
+    limited = []
+    for row in rows:
+        taken = max(0, min(over, getattr(row, name)))
+        over -= taken
+        limited.append(row._replace(**{name: getattr(row, name) - taken}) if taken else row)
+    return limited
+
+
+def _shared(usd: float | None, groups: Mapping[tuple[int, str], Sequence[Used]]) -> dict[tuple[int, str], float]:
+    """A session's money split by what the responses cost, each by itself; the last share takes what rounding leaves.
+
+    Responses without a price have no share, unless none has one: then the agent's own figure is split by tokens.
+    """
+    if usd is None or not groups:
+        return {}
+    priced = [key for key in groups if any(one.priced for one in groups[key])]
+    weights: dict[tuple[int, str], float] = {key: sum(one.picodollars for one in groups[key]) for key in sorted(priced)}
+    weights = weights or {key: sum(map(weighed, groups[key])) for key in sorted(groups)}
+    keys, total = list(weights), sum(weights.values())
+    shares = {key: round(usd * (weights[key] / total if total else 1 / len(keys)), 9) for key in keys[:-1]}
+    return shares | {keys[-1]: usd - sum(shares.values())}
+
+
+_NAME_CHARS, _SAMPLE_CHARS = 300, 160
+_DAY_MINUTES = 24 * 60
+_WIDTH = 50  # lists of names in a closed part are that many times as long: what is rare there may be frequent in all
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is distilled from some events of a session, from its beginning on or since the last part."""
+
+    digest: Digest
+    signals: tuple[Signal, ...]
+    minutes: tuple[ActivityRow, ...]  # of all models
+    tools: tuple[UseRow, ...]
+    commands: tuple[UseRow, ...]
+    all_bytes: int
+    kept_bytes: int
+    todos: dict[str, Todo]
+    latest: Step | None
+    has_worked: bool
+
+
+def make_part(
+    subject: Subject,
+    session_class: str,
+    trace: Trace,
+    payloads: Payloads,
+    responses: Sequence[Response],
+    before: Part | None = None,
+) -> Part:
+    """Distil a part from its trace, the payloads its trace wants and its responses."""
+    settle(trace, payloads)
+    todos = todo_list(trace.todo_calls, payloads, {} if before is None else before.todos)
+    listed = () if subject.covers is None else tuple(todos.values())  # only the end tells what is left to do
+    ending = find_ending(trace, payloads)
+    outcome = judge(trace, ending, listed, session_class)
+    # Above a sub-agent is another agent: what that says is no human's correction.
+    corrected = [] if session_class == schema.SUB_AGENT else list(corrections(trace))
+    is_real = session_class != schema.WARM_UP  # what warms a cache is cancelled half-way: it counts for nothing
+    signals = find_signals(subject.session_uid, trace, corrected, listed, responses, payloads) if is_real else []
+    width = 1 if before is None and subject.covers else _WIDTH
+    edited = Counter(_inside(path, subject.cwd) for edit in trace.edits if not edit.has_failed for path in edit.paths)
+    confirmed = [found for found in trace.insights if _is_confirmed(trace, found[0])]
+    last = next((step for step in reversed(trace.steps) if step.kind not in NOTES), None)
+    tells_its_end = last is None or last.ts_ms is not None  # some logs tell only when they began
+    digest = Digest(
+        session_uid=subject.session_uid,
+        covers=subject.covers or Covers(0, None, VERSION),
+        title=shortened(subject.title, LINE_CHARS) if subject.title else None,
+        outcome=outcome,
+        requests=_requests(trace, payloads),
+        request_count=len(trace.requests),
+        final_answer=_final_answer(trace, payloads, ending),
+        files=_tallies({path: Tally(shortened(path, LINE_CHARS), edited[path]) for path in edited}, MOST_FILES * width),
+        file_count=len(edited),
+        commands=_tallies(_by_name(trace.commands), MOST_COMMANDS * width),
+        commits=_commits(trace, payloads),
+        commit_count=len(trace.commits),
+        pull_requests=tuple(
+            _quote(call, address, shortened(title, LINE_CHARS) or None)
+            for call, address, title in trace.pull_requests[-MOST_QUOTES:]
+        ),
+        deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in trace.deleted))[
+            :MOST_FILES
+        ],
+        tests=_tests(trace),
+        open=_open_ends(trace, outcome, ending, listed),
+        tools=_tallies(_by_name(trace.tools), MOST_TOOLS * width),
+        errors=_errors(trace.errors),
+        error_count=len(trace.errors),
+        retries=len(trace.retries) + len(trace.service_retries),
+        interventions=_interventions(trace, corrected),
+        intervention_count=len(trace.interventions),
+        decisions=tuple(_quote(step, _decision(trace, step, payloads)) for step in trace.decisions[-MOST_QUOTES:]),
+        snippets=tuple(_quote(*found) for found in _ends(confirmed, MOST_QUOTES // 2, MOST_QUOTES // 2)),
+        sub_agents=tuple(subject.sub_agents[:MOST_SUB_AGENTS]),
+        models=tuple(subject.models[:MOST_QUOTES]),
+        tokens=subject.tokens,
+        usd=subject.usd,
+        usd_is_estimate=subject.usd_is_estimate,
+        started_at=rfc3339(subject.started_ms),
+        ended_at=rfc3339(subject.ended_ms) if tells_its_end else None,
+        active_s=sum(trace.active_ms.values()) // 1000,
+        signals=counted(signals),
+    )
+    has_own = trace.has_own
+    worked = sorted(set(trace.turns) | set(trace.active_ms)) if has_own else ()
+    return Part(
+        digest,
+        tuple(signals),
+        tuple(ActivityRow(at, "", active_ms=trace.active_ms.get(at, 0), turns=trace.turns.get(at, 0)) for at in worked),
+        _uses(trace.tools) if has_own and is_real else (),
+        _uses(trace.commands) if has_own and is_real else (),
+        trace.all_bytes if has_own else 0,
+        trace.kept_bytes if has_own else 0,
+        todos,
+        trace.latest,
+        trace.has_worked,
+    )
+
+
+def _uses(uses: Mapping[tuple[int, str], Use]) -> tuple[UseRow, ...]:
+    """Uses by minute and name; only the last failure of a name on a day says what it was."""
+    last = {(minute // _DAY_MINUTES, name): use for (minute, name), use in sorted(uses.items()) if use.last_failure}
+    rows = []
+    for (minute, name), use in sorted(uses.items()):
+        failure = use.last_failure if last.get((minute // _DAY_MINUTES, name)) is use else None
+        sample, event = ("", None) if failure is None else (failure.summary[:_SAMPLE_CHARS], failure.uid)
+        name = shortened(name, _NAME_CHARS)
+        rows.append(UseRow(minute, name, sample, use.count, use.failures, use.refusals, event))
+    return tuple(rows)
+
+
+def closed(subject: Subject) -> Subject:
+    """The subject of a part that is not the last: what may still change is not in it."""
+    return Subject(subject.session_uid, None, subject.cwd, {}, None, False, None, None)
+
+
+def join(before: Part | None, part: Part, *, is_last: bool) -> Part:
+    """A part together with all before it."""
+    if not is_last:
+        ends = OpenEnds(failing_tests=part.digest.open.failing_tests)
+        part = replace(part, digest=replace(part.digest, open=ends))
+    if before is None:
+        return part
+    minutes = {row.minute: row for row in before.minutes}
+    for row in part.minutes:
+        old = minutes.get(row.minute, ActivityRow(row.minute, ""))
+        minutes[row.minute] = old._replace(active_ms=old.active_ms + row.active_ms, turns=old.turns + row.turns)
+    digest = extend(before.digest, part.digest, 1 if is_last else _WIDTH)
+    return replace(
+        part,
+        digest=replace(digest, active_s=sum(row.active_ms for row in minutes.values()) // 1000),
+        signals=before.signals + part.signals,
+        minutes=tuple(minutes[minute] for minute in sorted(minutes)),
+        tools=_joined_uses(before.tools, part.tools),
+        commands=_joined_uses(before.commands, part.commands),
+        all_bytes=before.all_bytes + part.all_bytes,
+        kept_bytes=before.kept_bytes + part.kept_bytes,
+    )
+
+
+def _joined_uses(old: Iterable[UseRow], new: Iterable[UseRow]) -> tuple[UseRow, ...]:
+    uses = {(row.minute, row.name): row for row in old}
+    for row in new:
+        known = uses.get((row.minute, row.name))
+        if known is not None:
+            row = row._replace(
+                uses=known.uses + row.uses,
+                failures=known.failures + row.failures,
+                refusals=known.refusals + row.refusals,
+                sample=row.sample or known.sample,
+                event=row.event or known.event,
+            )
+        uses[row.minute, row.name] = row
+    return tuple(sorted(uses.values(), key=attrgetter("minute", "name")))

@@ -5,7 +5,8 @@ no `max_result_chars` one line with its result: `Action: Read(a.py) → Success 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -58,12 +59,6 @@ class _Piece:
     raw_tokens: int
 
 
-@dataclass(slots=True)
-class _Part:
-    pieces: list[_Piece] = field(default_factory=list)
-    tokens: int = 0
-
-
 def cut(
     session_uid: str, steps: Iterable[tuple[Step, Payload]], rules: ExchangeRules, number: int = 0
 ) -> Iterator[Exchange]:
@@ -89,9 +84,9 @@ def cut(
 
 
 def _piece(step: Step, payload: Payload, called: Mapping[str, Step], rules: ExchangeRules) -> _Piece:
-    raw = {name: payload[name] for name in ("text", "input", "output") if name in payload}
+    raw = next((payload[name] for name in ("text", "input", "output") if name in payload), "")
     text = clean(_words(step, payload, called, rules))
-    return _Piece(step, text, estimate_tokens(text), estimate_tokens(as_text(next(iter(raw.values()), ""))))
+    return _Piece(step, text, estimate_tokens(text), estimate_tokens(as_text(raw)))
 
 
 def _words(step: Step, payload: Payload, called: Mapping[str, Step], rules: ExchangeRules) -> str:
@@ -112,16 +107,13 @@ def _words(step: Step, payload: Payload, called: Mapping[str, Step], rules: Exch
 
 def _call(step: Step, payload: Payload, rules: ExchangeRules) -> str:
     who = "User ran" if step.role == "user" else "Call" if rules.max_result_chars else "Action"
-    given = payload.get("input")
-    if not rules.max_result_chars:
-        given = input_text(payload)
-    return f"{who}: {step.tool or 'tool'}({_arguments(given, rules.max_result_chars or _ABOUT_CHARS)})"
-
-
-def _arguments(given: Any, chars: int) -> str:
-    if not isinstance(given, Mapping):
-        return shortened(as_text(given), chars) if given else ""
-    return ", ".join(f"{name}={_argument(value, chars)}" for name, value in given.items())
+    given = payload.get("input") if rules.max_result_chars else input_text(payload)
+    chars = rules.max_result_chars or _ABOUT_CHARS
+    if isinstance(given, Mapping):
+        about = ", ".join(f"{name}={_argument(value, chars)}" for name, value in given.items())
+    else:
+        about = shortened(as_text(given), chars) if given else ""
+    return f"{who}: {step.tool or 'tool'}({about})"
 
 
 def _argument(value: Any, chars: int) -> str:
@@ -141,18 +133,13 @@ def _result(step: Step, payload: Payload, called: Mapping[str, Step], rules: Exc
         return f"User stopped it: {shortened(step.summary, rules.max_result_chars or _ABOUT_CHARS)}"
     if not rules.max_result_chars:
         return f"Success ({_size(payload_text(payload)).partition(', ')[0]})"
-    call = called.get(step.call_id or "")
-    return f"Result: {_outcome(payload_text(payload), call, rules.max_result_chars)}"
-
-
-def _outcome(output: str, call: Step | None, chars: int) -> str:
-    """A short output as it is, a long one as its size; of a test run also the last line, where the count stands."""
-    if len(output) <= chars:
-        return one_line(output) or "no output"
-    size = _size(output)
+    output, call = payload_text(payload), called.get(step.call_id or "")
+    if len(output) <= rules.max_result_chars:
+        return f"Result: {one_line(output) or 'no output'}"
+    size = _size(output)  # and of a test run the last line, where the count stands
     if call is not None and call.kind == schema.TEST_RUN:
-        return shortened(f"{size}: {output.rstrip().rpartition(chr(10))[2]}", chars)
-    return size
+        size = shortened(f"{size}: {output.rstrip().rpartition(chr(10))[2]}", rules.max_result_chars)
+    return f"Result: {size}"
 
 
 def _size(text: str) -> str:
@@ -163,17 +150,10 @@ def _size(text: str) -> str:
 
 def _error(step: Step, output: str, chars: int) -> str:
     """What went wrong, and the first place of the trace if there is one."""
-    frame = next((line for line in _trace(output)), "")
-    summary = one_line(step.summary)
+    lines, summary = output.splitlines(), one_line(step.summary)
+    frames = (below for line, below in pairwise(lines) if any(mark in line for mark in _TRACE_STARTS))
+    frame = one_line(next(frames, ""))
     return shortened(f"{summary} | {frame}" if frame else summary, chars)
-
-
-def _trace(output: str) -> Iterator[str]:
-    lines = output.splitlines()
-    for index, line in enumerate(lines[:-1]):
-        if any(mark in line for mark in _TRACE_STARTS):
-            yield one_line(lines[index + 1])
-            return
 
 
 def _parts(session_uid: str, number: int, pieces: Sequence[_Piece], rules: ExchangeRules) -> Iterator[Exchange]:
@@ -181,18 +161,18 @@ def _parts(session_uid: str, number: int, pieces: Sequence[_Piece], rules: Excha
     is_copy = all(piece.step.copy_of is not None for piece in pieces)
     is_abandoned = pieces[0].step.is_abandoned
     for index, part in enumerate(parts, 1):
-        body = "\n".join(piece.text for piece in part.pieces if piece.text)
+        body = "\n".join(piece.text for piece in part if piece.text)
         yield Exchange(
             session_uid=session_uid,
             number=number,
             part=index,
             parts=len(parts),
-            started_at=rfc3339(next((piece.step.ts_ms for piece in part.pieces if piece.step.ts_ms), None)),
-            event_uids=tuple(piece.step.uid for piece in part.pieces),
+            started_at=rfc3339(next((piece.step.ts_ms for piece in part if piece.step.ts_ms), None)),
+            event_uids=tuple(piece.step.uid for piece in part),
             is_copy=is_copy,
             is_abandoned=is_abandoned,
             tokens=estimate_tokens(body),
-            raw_tokens=sum(piece.raw_tokens for piece in part.pieces),
+            raw_tokens=sum(piece.raw_tokens for piece in part),
             body=body,
         )
 
@@ -211,12 +191,14 @@ def _shortened(piece: _Piece, max_tokens: int) -> Iterator[_Piece]:
     yield _Piece(piece.step, text, tokens, raw_tokens)
 
 
-def _split(pieces: Sequence[_Piece], max_tokens: int) -> list[_Part]:
+def _split(pieces: Sequence[_Piece], max_tokens: int) -> list[list[_Piece]]:
     """Cut between events, and within one that is longer by itself."""
-    parts = [_Part()]
+    parts: list[list[_Piece]] = [[]]
+    tokens = 0
     for piece in (short for whole in pieces for short in _shortened(whole, max_tokens)):
-        if parts[-1].tokens and parts[-1].tokens + piece.tokens > max_tokens:
-            parts.append(_Part())
-        parts[-1].pieces.append(piece)
-        parts[-1].tokens += piece.tokens
+        if tokens and tokens + piece.tokens > max_tokens:
+            parts.append([])
+            tokens = 0
+        parts[-1].append(piece)
+        tokens += piece.tokens
     return parts

@@ -1,17 +1,24 @@
-"""A digest as a page of Markdown to read, or to paste. What is quoted stands there as it was written, and is data.
+"""A digest as it is stored, and as a page of Markdown to read, or to paste.
 
-What would link, load or open a tag becomes a code span, which needs no escapes: what is copied is what was said.
+Reading one needs no rule that makes one. On the page, what is quoted stands as it was written, and is data: what
+would link, load or open a tag becomes a code span, which needs no escapes: what is copied is what was said.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from functools import cache
+from typing import Any
+
+import msgspec
+import orjson
 
 from recollect.distill.texts import clean, estimate_tokens, one_line
 from recollect.kinds import signal_words
-from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, Tally
-from recollect.text import ELLIPSIS, money, plural
+from recollect.schema import Asked, Digest, OpenEnds, Quote, Session, Tally
+from recollect.sessions import TOKENS
+from recollect.text import ELLIPSIS, money, plural, spaced
 
 _ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^[\s>*+\d.)-]*(?:\[[^\]]+\]:|~{3})")
 _TICKS = re.compile("`+")
@@ -60,7 +67,8 @@ def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     cut = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""
     yield f"Errors{cut}", map(_quoted, digest.errors)
     yield "Sub-agents", (f"- {inert(line)}" for line in digest.sub_agents)
-    yield _SIGNALS, _signals(digest)
+    signals = ", ".join(f"{signal_words(name)} ({count}×)" for name, count in digest.signals.items())
+    yield _SIGNALS, [f"- {signals}"] if signals else ()
 
 
 def brief_digest(digest: Digest, session: Session, tokens: int) -> str:
@@ -75,7 +83,9 @@ def brief_digest(digest: Digest, session: Session, tokens: int) -> str:
     sections = [(title, list(lines)) for title, lines in _sections(digest) if title != _SIGNALS]
     left = tokens - estimate_tokens("\n".join([*head, more]))
     kept: dict[str, list[str]] = {}
-    for title, lines in sorted(sections, key=lambda section: _importance(section[0])):
+    for title, lines in sorted(
+        sections, key=lambda section: [not section[0].startswith(start) for start in _BY_IMPORTANCE]
+    ):
         kept[title], left = _affordable(title, lines, left)
     body = [line for title, _ in sections for line in _section(title, kept[title])]
     return "\n".join([*head, *body, more]) + "\n"
@@ -83,11 +93,6 @@ def brief_digest(digest: Digest, session: Session, tokens: int) -> str:
 
 # Sections of a brief, the most important first; others are left out of it only for want of room.
 _BY_IMPORTANCE = ("Open", "Asked", "How it ended", "The agent's", "Decided", "Done", "Stopped", "Found out", "Errors")
-
-
-def _importance(title: str) -> int:
-    places = (place for place, start in enumerate(_BY_IMPORTANCE) if title.startswith(start))
-    return next(places, len(_BY_IMPORTANCE))
 
 
 def _affordable(title: str, lines: Sequence[str], left: int) -> tuple[list[str], int]:
@@ -106,9 +111,10 @@ def _affordable(title: str, lines: Sequence[str], left: int) -> tuple[list[str],
 
 def _where(session: Session) -> Iterator[str]:
     """Repository, folder and branch, those that are known."""
-    yield from (f"{name} {inert(value)}" for name, value in (("repository", session.repo),) if value)
-    yield from (f"folder {_span(one_line(value))}" for value in (session.cwd,) if value)
-    yield from (f"branch {_span(one_line(value))}" for value in (session.git_branch,) if value)
+    if session.repo:
+        yield f"repository {inert(session.repo)}"
+    places = (("folder", session.cwd), ("branch", session.git_branch))
+    yield from (f"{name} {_span(one_line(value))}" for name, value in places if value)
 
 
 def inert(text: str) -> str:
@@ -156,7 +162,9 @@ def inert_lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         mark = _FENCE.match(line)
         if fence:
-            fence = "" if _is_end(line, fence) else fence
+            run = line.strip()
+            is_end = len(run) >= len(fence) and not run.strip(fence[0]) and len(line) - len(line.lstrip(" ")) < 4
+            fence = "" if is_end else fence
         elif mark:
             fence = mark["fence"] or mark["tildes"]
         elif not _ACTIVE.search(line):
@@ -168,11 +176,6 @@ def inert_lines(text: str) -> Iterator[str]:
         yield line
     if fence:
         yield fence
-
-
-def _is_end(line: str, fence: str) -> bool:
-    run = line.strip()
-    return len(line) - len(line.lstrip(" ")) < 4 and len(run) >= len(fence) and not run.strip(fence[0])
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -244,8 +247,10 @@ def _done(digest: Digest) -> Iterator[str]:
         yield f"- Files deleted: {', '.join(map(inert, digest.deleted))}"
     if digest.commands:
         yield f"- Commands: {', '.join(_times(command) for command in digest.commands)}"
-    if digest.tests.runs:
-        yield _tests(digest.tests)
+    if (tests := digest.tests).runs:
+        unfinished = f", {tests.unfinished} without a result" if tests.unfinished else ""
+        last = f"; the last one{' with a result' if unfinished else ''} {tests.last}" if tests.last else ""
+        yield f"- Test runs: {tests.runs}, {tests.failures} failed{unfinished}{last}"
     for commit in digest.commits:
         yield f"- Commit: {_quoted(commit)[2:]}"
     if digest.commit_count > len(digest.commits):
@@ -256,24 +261,13 @@ def _done(digest: Digest) -> Iterator[str]:
         yield f"- Tools: {', '.join(_times(tool) for tool in digest.tools)}"
 
 
-def _tests(tests: RanTests) -> str:
-    unfinished = f", {tests.unfinished} without a result" if tests.unfinished else ""
-    which = "the last one with a result" if tests.unfinished else "the last one"
-    last = f"; {which} {tests.last}" if tests.last else ""
-    return f"- Test runs: {tests.runs}, {tests.failures} failed{unfinished}{last}"
-
-
 def _times(tally: Tally) -> str:
     failed = f", {tally.failures} failed" if tally.failures else ""
     return f"{inert(tally.name)} ({tally.count}×{failed})"
 
 
 def _open(ends: OpenEnds) -> Iterator[str]:
-    sorts = (
-        ("To do", ends.todos),
-        ("Question", ends.questions),
-        ("Next", ends.next_steps),
-    )
+    sorts = (("To do", ends.todos), ("Question", ends.questions), ("Next", ends.next_steps))
     for quote in ends.unanswered:
         yield f"- {(quote.note or 'not answered').capitalize()}: {_quoted(replace(quote, note=None))[2:]}"
     for name, quotes in sorts:
@@ -284,6 +278,66 @@ def _open(ends: OpenEnds) -> Iterator[str]:
         yield f"- Interrupted: {_quoted(ends.interruption)[2:]}"
 
 
-def _signals(digest: Digest) -> Iterator[str]:
-    if digest.signals:
-        yield "- " + ", ".join(f"{signal_words(name)} ({count}×)" for name, count in digest.signals.items())
+_read = msgspec.json.Decoder(Digest).decode
+_PLAIN = (str, int, float, bool)
+
+
+def searchable(digest: Digest) -> str:
+    """The words by which a digest is found."""
+    ends = digest.open
+    quotes: list[Quote | Asked | None] = [
+        *digest.requests,
+        digest.final_answer,
+        *digest.commits,
+        digest.tests.last_run,
+        *digest.errors,
+    ]
+    quotes += digest.pull_requests
+    quotes += [
+        *ends.todos,
+        *ends.questions,
+        *ends.next_steps,
+        *digest.interventions,
+        *digest.decisions,
+        *digest.snippets,
+    ]
+    names = [*(tally.name for tally in (*digest.files, *digest.commands)), *digest.deleted]
+    said = [part for quote in quotes if quote for part in (quote.text, getattr(quote, "note", None) or "")]
+    return spaced("\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part))
+
+
+def write_digest(digest: Digest) -> bytes:
+    """The bytes to store; fields that have their default are left out, and so are sorts of tokens not used."""
+    used = {name: count for name, count in digest.tokens.items() if count}
+    return orjson.dumps(_lean(digest) | {"tokens": used})
+
+
+def parse_digest(raw: bytes) -> Digest:
+    """The digest that was written, whether or not what is empty was left out."""
+    digest = _read(raw)
+    return replace(digest, tokens=dict.fromkeys(TOKENS, 0) | dict(digest.tokens))
+
+
+def _lean(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their default, and of those within them."""
+    lean: dict[str, Any] = {}
+    for name, default in _defaults(value.__class__):
+        item = getattr(value, name)
+        if item != default:
+            lean[name] = item if item.__class__ in _PLAIN else _leaner(item)
+    return lean
+
+
+def _leaner(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_leaner(item) for item in value]
+    return _lean(value) if is_dataclass(value) else value
+
+
+@cache
+def _defaults(of: type) -> list[tuple[str, Any]]:
+    """Its fields, each with its default, which no value equals where there is none."""
+    return [
+        (field.name, field.default if field.default_factory is MISSING else field.default_factory())
+        for field in fields(of)
+    ]

@@ -1,10 +1,10 @@
-"""What a shell command is about: its family (`npm test`), whether its exit code means something, a commit's message."""
+"""What a shell command is about: its family (`npm test`), what its exit code and its tests say, a commit's message."""
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from recollect.distill.texts import word_set
 from recollect.text import ELLIPSIS
@@ -228,16 +228,9 @@ def only_lists_tests(command: str) -> bool:
     )
 
 
-class ExitOfTests(NamedTuple):
-    """What the exit code of a command tells of the tests in it."""
-
-    tells_success: bool
-    tells_failure: bool
-
-
 @lru_cache(maxsize=5_000)
-def exit_of_tests(command: str) -> ExitOfTests:
-    """Whether a command succeeds, or fails, with its tests: not so in `pytest | tail`, nor in `lint && pytest`."""
+def exit_of_tests(command: str) -> tuple[bool, bool]:
+    """Whether a command succeeds, and fails, with its tests: not so in `pytest | tail`, nor in `lint && pytest`."""
     names, separators = _chain(command)
     at = max((index for index, name in enumerate(names) if name and names_tests(name)), default=None)
     if at is None:
@@ -248,14 +241,7 @@ def exit_of_tests(command: str) -> ExitOfTests:
     is_alone = "&&" not in after and all(
         name is None or name in _GETTING_READY or names_tests(name) for name in names[:at]
     )
-    return ExitOfTests(is_own, is_own and is_alone)
-
-
-def _first_of_chain(separators: list[str], last: int) -> int:
-    """The first part of those joined by `&&` up to one, each of which may have failed before it."""
-    while last and separators[last - 1] == "&&":
-        last -= 1
-    return last
+    return is_own, is_own and is_alone
 
 
 def is_cut_by_head(command: str, output: str) -> bool:
@@ -276,19 +262,21 @@ def answers_by_exit(command: str) -> bool:
     last = len(separators)
     while last and separators[last - 1] in ("|", "|&"):
         last -= 1
-    before = names[_first_of_chain(separators, last) : last]
+    first = last
+    while first and separators[first - 1] == "&&":
+        first -= 1
+    before = names[first:last]
     return all(name is None or name in _GETTING_READY or _LOOKING.fullmatch(name) for name in before)
 
 
 def covers_tests(command: str, other: str) -> bool:
     """Whether a command runs, as far as it names any, the tests that another one of its family names."""
-    narrow = _selected(other)
-    return all(any(_covers(wide, name) for name in narrow) for wide in _selected(command))
-
-
-def _covers(wide: str, narrow: str) -> bool:
-    """Whether one name of tests takes in another: `TestA|TestB` does `TestA_Empty`, and a folder what is in it."""
-    return all(any(part in name for part in wide.split("|")) for name in narrow.split("|"))
+    # `TestA|TestB` takes in `TestA_Empty`, and a folder what is in it.
+    narrow = [name.split("|") for name in _selected(other)]
+    return all(
+        any(all(any(part in name for part in wide.split("|")) for name in names) for names in narrow)
+        for wide in _selected(command)
+    )
 
 
 @lru_cache(maxsize=5_000)
@@ -373,7 +361,8 @@ def _named(part: str) -> str | None:
         return None
     name = _PROGRAM_FILE.sub("", words[0].replace("\\", "/").rstrip("/").rpartition("/")[2]) or words[0]
     if name.startswith("python") and not name[6:].strip("0123456789."):
-        return _python(words[1:])
+        modules = [module for option, module in pairwise(words[1:]) if option == "-m"]
+        return modules[0][:_FAMILY_CHARS] if modules else "python"
     return _with_verb(name, words[1:])[:_FAMILY_CHARS]
 
 
@@ -392,43 +381,22 @@ def _command_words(part: str) -> list[str]:
             return part.split()
 
 
-def _python(arguments: list[str]) -> str:
-    for index, word in enumerate(arguments[:-1]):
-        if word == "-m":
-            return arguments[index + 1][:_FAMILY_CHARS]
-    return "python"
-
-
 def _with_verb(name: str, arguments: list[str]) -> str:
     if name not in _WITH_VERBS:
         return name
-    verbs = [word for word in _without_options(name, arguments) if _WORD.match(word)][:2]
+    # `git -C PATH` takes the word after it along.
+    pairs = pairwise(["", *arguments])
+    given = [word for before, word in pairs if word[0] != "-" and not (name == "git" and before in ("-C", "-c"))]
+    verbs = [word for word in given if _WORD.match(word)][:2]
     if not verbs:
         return name
     return " ".join((name, *verbs)) if (name, verbs[0]) in _TWO_VERBS else f"{name} {verbs[0]}"
 
 
-def _without_options(name: str, arguments: list[str]) -> list[str]:
-    """The words that are no options; `git -C PATH` takes the word after it along."""
-    found, is_value = [], False
-    for word in arguments:
-        if is_value:
-            is_value = False
-        elif word.startswith("-"):
-            is_value = name == "git" and word in ("-C", "-c")
-        else:
-            found.append(word)
-    return found
-
-
 def test_task(command: str) -> str | None:
     """The runner's task for the tests in a command, if any: `mise run test`, `just test`, `npm run test:unit`."""
-    return next((name for name in _names(command) if _is_test_task(name)), None) if "test" in command else None
-
-
-def _is_test_task(family: str) -> bool:
-    runner, _, task = family.rpartition(" ")
-    return bool(runner) and _TEST_TASK.fullmatch(task) is not None
+    names = _names(command) if "test" in command else ()
+    return next((name for name in names if " " in name and _TEST_TASK.fullmatch(name.rpartition(" ")[2])), None)
 
 
 def opens_pull_request(command: str) -> bool:
@@ -498,3 +466,71 @@ def says_committed(output: str) -> bool:
 def _blanked(command: str) -> str:
     """A command without what is quoted in it, each word of it still in its place."""
     return _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), command)
+
+
+_TAIL_CHARS = 2500  # of an output, where the count is printed
+
+_TESTS_FAILED = re.compile(
+    r"\b[1-9]\d* (?:tests? )?(?:fail(?:ed|ing)?|failures?|errors?)\b|\bFAILED\b|^FAIL\b|\bfailures=[1-9]"
+    r"|test result: FAILED|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\[\S*test\S*\] ERROR task failed"
+    r"|\bFail(?:ed|ures): +[1-9]|\bTests run: .*Errors: [1-9]|\bTotal \d+, Failed [1-9]|^FAILURES!|^# fail [1-9]"
+    r"|\bSome tests failed|\[ FAIL [1-9]|: FAIL code [1-9]",
+    re.MULTILINE,
+)
+# Where a pipe cuts the end off, these say it wherever they stand.
+_FAILED_TESTS_ANYWHERE = ("\n--- FAIL:", "\nFAIL\t", "\nFAIL ", "[build failed]")
+# What checkers of style and types say at the end: their errors are not the tests'.
+_LINTED = re.compile(
+    r"^.*(?:\bproblems? \(\d|\bFound \d+ errors?\b|\berrors?(?:,| and) \d+ warnings?).*$", re.MULTILINE
+)
+_TESTS_PASSED = re.compile(
+    r"^ok\s+\S|^\s*--- PASS:|^PASS\b|\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|\bRan [1-9]\d* tests?\b|^OK \(\d"
+    r"|\b[1-9]\d* tests?, 0 fail|\b[1-9]\d* examples?, 0 failures|\b100% tests passed|\bBUILD SUCCESS|\bAll tests pass"
+    r"|^# pass [1-9]|\bPassed!|\bExecuted [1-9]\d* tests?, with 0 failures|\bPassed: Total [1-9]|\bTests Passed: [1-9]"
+    r"|\[ FAIL 0 .*PASS [1-9]|: OK \(\d|\"Action\":\"pass\"",
+    re.MULTILINE,
+)
+# Packages of which nothing was run.
+_NOTHING_RUN = re.compile(
+    r"^(?:testing: warning: no tests to run\s+PASS\s+)?(?:ok|\?)\s+\S.*\[no test(?:s to run| files)\]$", re.MULTILINE
+)
+_NO_TESTS = re.compile(
+    r"\bno tests? (?:ran|run|found|collected|were (?:run|found|executed)|to run)\b|\bno test files\b"
+    r"|\bcollected 0 items\b|\bran 0 tests\b|\brunning 0 tests\b|\btests? run: 0\b|\b0 passing\b|\b0 examples\b"
+)
+# The run itself did not take place, or nobody saw it end.
+_TESTS_NOT_RUN = re.compile(
+    r"timed? ?out|command not found|not recognized as|no such file or directory|could not find `cargo\.toml`"
+    r"|rejected\(|sandbox denied|no tests? (?:ran|found|collected)|collected 0 items$|exit 127\b|needs? approval"
+    r"|\[setup failed\]"
+)
+
+
+def verdict(command: str, summary: str, output: str, *, has_failed: bool) -> bool | None:
+    """Whether tests passed; None if the run says nothing of them. `summary` is the line that tells its result."""
+    if "[setup failed]" in output and "--- FAIL" not in output:
+        return None
+    if tests_failed(output):
+        return False
+    if has_failed and _TESTS_NOT_RUN.search(summary.lower()):
+        return None
+    passed = _TESTS_PASSED.search(_NOTHING_RUN.sub("", output[-_TAIL_CHARS:])) is not None
+    if not passed and _NO_TESTS.search(output[-_TAIL_CHARS:].lower()):
+        return None
+    tells_success, tells_failure = exit_of_tests(command)
+    if has_failed:
+        return False if tells_failure else passed or None
+    if tells_success:
+        return True
+    return (passed and not is_cut_by_head(command, output)) or None
+
+
+def tests_failed(output: str) -> bool:
+    """Whether a test run's own words say that tests failed, whatever its exit code was."""
+    if any(mark in output for mark in _FAILED_TESTS_ANYWHERE):
+        return True
+    tail = output[-_TAIL_CHARS:]
+    lower = tail.lower()
+    if "fail" not in lower and "error" not in lower and "not ok" not in lower:
+        return False
+    return _TESTS_FAILED.search(_LINTED.sub("", tail)) is not None

@@ -21,7 +21,7 @@ _LINE_ENDS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])(?<![eE]\.g\.)(?<![iI]\.e\.)\s+|\n+")
 
 # A line that opens or closes a code block, in a list too; what follows the backticks has none.
-_FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<run>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+_FENCE = re.compile(r"^([ \t]*(?:`{3,}(?=[^`\n]*$)|~{3,}))[^\n]*$", re.MULTILINE)
 
 # Tokenizers cut English and code into pieces of about four characters. Scripts without spaces take nearly a token a
 # character, other alphabets one for about two and a half. Within a quarter of the truth: enough to size things by.
@@ -56,13 +56,20 @@ def shortened(text: str, chars: int) -> str:
 
 
 def excerpt(text: str, chars: int) -> str:
-    """The beginning and the end of a text, with its line ends: answers begin and end with what matters."""
+    """The beginning and the end of a text, with its line ends: answers begin and end with what matters.
+
+    A code block that is cut is closed before the gap, and opened again after it.
+    """
     text = clean(text).strip()
     if len(text) <= chars:
         return text
     head = _to_edge(text[: chars * 2 // 3])
     tail = _to_edge(text[: -(chars - len(head) - 4) : -1])[::-1]
-    return f"{_closed(head)}\n{ELLIPSIS}\n{_reopened(text[: len(text) - len(tail)], tail)}"
+    if opened := _open_fence(head):
+        head += f"\n{opened[1]}"
+    if opened := _open_fence(text[: len(text) - len(tail)]):
+        tail = f"{opened[0]}\n{tail}"
+    return f"{head}\n{ELLIPSIS}\n{tail}"
 
 
 def _to_edge(text: str) -> str:
@@ -73,43 +80,10 @@ def _to_edge(text: str) -> str:
     return text.strip()
 
 
-def _closed(head: str) -> str:
-    """A beginning whose code block, if it is cut off in one, ends with it."""
-    opened = _open_fence(head)
-    if not opened:
-        return head
-    return head.removesuffix(opened).rstrip() if head.endswith(opened) else f"{head}\n{_closing(opened)}"
-
-
-def _reopened(before: str, tail: str) -> str:
-    """An end that begins in a code block, with the line that opens it."""
-    opened = _open_fence(before)
-    if not opened:
-        return tail
-    first, _, rest = tail.partition("\n")
-    return rest.lstrip("\n") if first.strip() == _closing(opened).strip() else f"{opened}\n{tail}"
-
-
-def _open_fence(text: str) -> str:
-    """The line that opens the code block in which a text ends; empty if it ends in none."""
-    opened, fence = "", None
-    for mark in _FENCE.finditer(text):
-        if fence is None:
-            opened, fence = mark[0], mark
-        elif _closes(mark, fence):
-            opened, fence = "", None
-    return opened
-
-
-def _closes(mark: re.Match[str], fence: re.Match[str]) -> bool:
-    is_as_long = mark["run"].startswith(fence["run"])
-    return is_as_long and not mark["info"].strip() and len(mark["indent"]) < len(fence["indent"]) + 4
-
-
-def _closing(opened: str) -> str:
-    """The line that closes what a line opened."""
-    fence = _FENCE.match(opened)
-    return fence["indent"] + fence["run"] if fence else ""
+def _open_fence(text: str) -> re.Match[str] | None:
+    """The line that opens the code block in which a text ends, and what closes it; None if it ends in none."""
+    fences = list(_FENCE.finditer(text))
+    return fences[-1] if len(fences) % 2 else None
 
 
 def sentences(text: str) -> list[str]:

@@ -7,14 +7,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from recollect import schema
 from recollect.agentkit.calls import find_patches, named_path, patched_paths
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
-from recollect.distill.verdict import tests_failed, verdict
 from recollect.kinds import OPENED_PULL_REQUEST
 from recollect.sessions import MINUTE_MS
 from recollect.store import IS_ABANDONED, Step
@@ -53,26 +51,10 @@ class SuiteRun:
 
 
 @dataclass(slots=True)
-class Commit:
-    """A commit that was made."""
-
-    call: Step
-    message: str
-    witness: Step | None = None  # the output that must tell of it, where the command succeeds without it
-
-
-@dataclass(slots=True)
 class Edit:
     call: Step
     paths: tuple[str, ...]
     has_failed: bool = False  # refused, cut off, or not seen to end
-
-
-class Reply(NamedTuple):
-    """Something the user said or did after the agent had begun to work."""
-
-    step: Step
-    is_after_stop: bool  # the user had interrupted the agent, and says why or what now
 
 
 @dataclass(slots=True)
@@ -98,11 +80,13 @@ class Trace:
     has_worked: bool = False  # the agent, in these events or before them
     latest: Step | None = None  # the event with the latest time so far
     requests: list[Step] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    # What the user said or did after the agent had begun to work; and if after a stop, to say why or what now.
+    replies: list[tuple[Step, bool]] = field(default_factory=list)
     calls: dict[str, Step] = field(default_factory=dict)
     tests: list[SuiteRun] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
-    commits: list[Commit] = field(default_factory=list)
+    commits: list[tuple[Step, str]] = field(default_factory=list)  # calls, and messages as their summaries tell them
+    witnesses: dict[bytes, Step] = field(default_factory=dict)  # outputs that must tell of a commit, by its call
     openings: list[tuple[Step, Step]] = field(default_factory=list)  # calls that may have opened pull requests; results
     pull_requests: list[tuple[Step, str, str]] = field(default_factory=list)  # the call, its address, its title
     links: list[Step] = field(default_factory=list)  # the agent's own records of pull requests that were opened
@@ -154,8 +138,7 @@ class Trace:
         chosen += [edit.call for edit in self.edits if edit.call.summary.endswith(ELLIPSIS)]
         chosen += [edit.call for edit in self._edits_spelled_short()]
         chosen += self._errors_of_churn()
-        chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
-        chosen += [commit.witness for commit in self.commits if commit.witness]
+        chosen += [call for call, _ in self.commits[-MOST_COMMITS:]] + list(self.witnesses.values())
         chosen += self.removals + [result for _, result in self.openings]
         return list({step.event_uid: step for step in chosen}.values())
 
@@ -193,16 +176,14 @@ def read_trace(steps: Sequence[Step], latest: Step | None = None, *, has_worked:
 
 def _weigh(trace: Trace, steps: Sequence[Step]) -> None:
     """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
-    all_bytes = kept_bytes = 0
     for step in steps:
         words, size, kind = len(step.summary), step.payload_bytes - NATIVE_BYTES, step.kind
         size = size if size > words else words
-        all_bytes += size
+        trace.all_bytes += size
         if kind in _KEPT:
-            kept_bytes += size if step.summary.endswith(ELLIPSIS) else words
+            trace.kept_bytes += size if step.summary.endswith(ELLIPSIS) else words
         elif kind != schema.LIFECYCLE:
-            kept_bytes += size if size < LINE_BYTES else LINE_BYTES
-    trace.all_bytes, trace.kept_bytes = all_bytes, kept_bytes
+            trace.kept_bytes += size if size < LINE_BYTES else LINE_BYTES
 
 
 def settle(trace: Trace, payloads: Payloads) -> None:
@@ -210,8 +191,9 @@ def settle(trace: Trace, payloads: Payloads) -> None:
     _settle_tests(trace, payloads)
     _settle_commands(trace, payloads)
     _settle_paths(trace, payloads)
-    made = trace.commits
-    trace.commits = [one for one in made if not one.witness or shell.says_committed(_output(one.witness, payloads))]
+    for call_uid, result in trace.witnesses.items():
+        if not shell.says_committed(_output(result, payloads)):
+            trace.commits = [commit for commit in trace.commits if commit[0].event_uid != call_uid]
     for call, result in trace.openings:
         if opened := shell.pull_request(shell.command_of(call.summary) or "", _output(result, payloads)):
             trace.pull_requests.append((call, *opened))
@@ -237,9 +219,9 @@ def _settle_tests(trace: Trace, payloads: Payloads) -> None:
         run.command = shell.command_given(payloads.get(run.call.event_uid, {})) or run.command
         output, has_failed = _output(result, payloads), result.kind == schema.ERROR
         if has_failed and words.was_cut_off(result.summary):
-            run.has_passed = False if tests_failed(output) else None
+            run.has_passed = False if shell.tests_failed(output) else None
         else:
-            run.has_passed = verdict(run.command, result.summary, output, has_failed=has_failed)
+            run.has_passed = shell.verdict(run.command, result.summary, output, has_failed=has_failed)
 
 
 def _settle_commands(trace: Trace, payloads: Payloads) -> None:
@@ -284,11 +266,6 @@ def _minute(step: Step) -> int:
     return NO_TIME if step.ts_ms is None else step.ts_ms // MINUTE_MS
 
 
-@cache
-def _keeps_todos(tool: str) -> bool:
-    return _TODO_TOOL.search(tool) is not None
-
-
 class _Teller:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -318,7 +295,7 @@ class _Teller:
                 self._stopped_call = step if is_of_call else None
         self.trace.latest = latest
         if not self.trace.has_worked and not self.trace.replies:  # a log of prompts alone
-            self.trace.replies = [Reply(step, is_after_stop=False) for step in self.trace.requests[1:]]
+            self.trace.replies = [(step, False) for step in self.trace.requests[1:]]
 
     def break_off(self) -> None:
         """Edits with which a log that tells results ends, before theirs came, are not known to be made."""
@@ -337,10 +314,10 @@ class _Teller:
         trace, is_after_stop = self.trace, self._is_stopped
         if self._is_stopped and not self._has_begun and trace.requests:
             asked_before = trace.requests.pop()  # taken back to be asked in other words
-            trace.replies = [reply for reply in trace.replies if reply.step is not asked_before]
+            trace.replies = [reply for reply in trace.replies if reply[0] is not asked_before]
             is_after_stop = False
         if trace.has_worked:
-            trace.replies.append(Reply(step, is_after_stop))
+            trace.replies.append((step, is_after_stop))
             self._reply = step
         self._is_stopped = self._has_begun = False
         trace.requests.append(step)
@@ -382,7 +359,7 @@ class _Teller:
             self._ran(step, command)
         elif step.is_abandoned:
             return
-        elif _keeps_todos(tool):
+        elif _TODO_TOOL.search(tool):
             trace.todo_calls.append(step)
         elif step.summary.startswith("asked: "):
             trace.questions.append(step)
@@ -391,7 +368,9 @@ class _Teller:
         tests = shell.test_family(command) if step.kind == schema.TEST_RUN else shell.test_task(command)
         self.trace.ran[step.call_id or step.uid] = step
         if tests and not shell.only_lists_tests(command):
-            self._test(step, tests)
+            run = SuiteRun(step, tests, command)
+            self.trace.tests.append(run)
+            self._waiting |= {step.call_id: run} if step.call_id else {}
 
     def _retry(self, step: Step) -> None:
         if step.role == "system":
@@ -407,12 +386,6 @@ class _Teller:
         self.trace.edits.append(edit)
         if step.call_id:
             self._waiting[step.call_id] = edit
-
-    def _test(self, step: Step, family: str) -> None:
-        run = SuiteRun(step, family, shell.command_of(step.summary) or "")
-        self.trace.tests.append(run)
-        if step.call_id:
-            self._waiting[step.call_id] = run
 
     def _result(self, step: Step) -> None:
         self._made_by_shell(self.trace.calls.get(step.call_id or ""), step)
@@ -435,7 +408,8 @@ class _Teller:
             return
         message = shell.commit_message(command) if "commit" in command else None
         if message is not None and "nothing to commit" not in result.summary:
-            self.trace.commits.append(Commit(call, message, result if shell.hides_commit(command) else None))
+            self.trace.commits.append((call, message))
+            self.trace.witnesses |= {call.event_uid: result} if shell.hides_commit(command) else {}
         if " create" in command and shell.opens_pull_request(command):
             self.trace.openings.append((call, result))
         if ("rm " in command or "unlink " in command) and shell.removed_files(command):
@@ -487,7 +461,7 @@ class _Teller:
         self.trace.interventions.append(step)
         if not step.is_abandoned:
             self._is_stopped = step.status == "interrupted"
-            self.trace.replies.append(Reply(step, False))
+            self.trace.replies.append((step, False))
         call = self.trace.calls.get(step.call_id or "")
         if call is not None:
             if not words.was_cut_off(step.summary):
@@ -496,8 +470,7 @@ class _Teller:
             self._end_call(step, is_done=False)
 
     def _decision(self, step: Step) -> None:
-        if not step.is_abandoned:
-            self.trace.decisions.append(step)
+        self.trace.decisions += [] if step.is_abandoned else [step]
 
     def _lifecycle(self, step: Step) -> None:
         if step.summary.startswith("/") and not step.is_abandoned:

@@ -5,7 +5,7 @@ Each pattern is meant to be right when it matches rather than to match often: wh
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from recollect.distill.texts import sentences, word_set
@@ -16,6 +16,12 @@ HEAD_CHARS = 200  # a user says it at the beginning, or not at all
 def _any(*patterns: str) -> re.Pattern[str]:
     """One pattern for lower-case text: ignoring case takes several times as long."""
     return re.compile("|".join(patterns))
+
+
+def _says(*patterns: str, chars: int | None = None) -> Callable[[str], bool]:
+    """Make a check whether a text, or the beginning of it, says any of these, in whatever case."""
+    pattern = _any(*patterns)
+    return lru_cache(maxsize=1_000)(lambda text: pattern.search(text[:chars].lower()) is not None)
 
 
 THANKS = _any(
@@ -37,8 +43,8 @@ REDIRECTION = _any(
     r"|先|말고|대신",
 )
 
-# What an agent says when there is nothing to do yet, or any more.
-OFFER = _any(
+# What an agent asks when there is nothing to do yet, or any more: nothing in particular.
+_offers_help = _says(
     r"\b(?:how|what) (?:can|may|could|should|shall) i (?:help|assist|do for)\b|\bhow may i be of\b",
     r"\bwhat (?:would|do) you (?:like|want|need)(?: me)?(?: help)?(?: with| to (?:do|work on|build|tackle|focus on))?"
     r"(?: today| now| next| first)?\s*\?",
@@ -49,6 +55,10 @@ OFFER = _any(
     r"\bcomo posso (?:te |o |a )?ajud|\bcome posso aiut",
     r"чем (?:я )?могу (?:вам |тебе )?помочь",
     r"(?:有)?什么(?:可以|能)(?:帮|为)|需要我帮|お手伝い(?:できる|しましょう|する)|무엇을 도와|tôi có thể giúp",
+    r"\b(?:how|what|anything|something)(?: else)? (?:can|could|may|would|should|you)\b.*\b(?:help|like|assist|work on"
+    r"|do|need)\b.*(?:today|next|else|with|you)?\?",
+    r"\banything else\b|\b(?:womit|wie|was) kann ich\b.*\bhelfen|\ben quoi puis-je|\ben qué puedo|чем (?:я )?могу"
+    r"|お手伝い|需要我|帮(?:你|您)什么|무엇을 도와",
 )
 
 # As programs print it: only the case of its letters separates `FAIL` from “fail”.
@@ -68,7 +78,7 @@ _ASKS = _any(
     r"(?!yeah|yes|no\b)(?s:.*)(?:[?？]|[吗嗎呢]\W*)$",
 )
 
-BROKEN = _any(
+says_broken = _says(
     r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|seeing |getting |the same|leak|show|crash|error"
     r"|reads|us(?:es|ing)|hav(?:e|ing) (?:the |an? |this |that )?(?:same|error|issue|problem|bug)"
     r"|(?:have|got) (?:merge|a ))",
@@ -109,6 +119,7 @@ BROKEN = _any(
     r"|(?:怎么|怎麼|为什么|為什麼)(?:还|還|又|没|沒|会|會|总|一直)",
     r"(?:没|沒)有?(?:任何|一点|什么)*(?:生效|效果|反应|反應|变化|作用|解决|修好|改对|显示|更新)|反[应應](?:都|也)[没沒]有"
     r"|[报報出]错了?$|又[报報出]错|打不开|不见了|闪退|崩溃|不(?:行|能用|工作|生效|显示|起作用)了?$",
+    chars=HEAD_CHARS,
 )
 
 _FILLERS = r"(?:(?:ok(?:ay)?|uh+|um+|em+|hm+|ah+|oh|well|but|so|and|eh+|mh+)\b[\s,.!…:–-]*)*"
@@ -153,7 +164,7 @@ CORRECTION = _any(
     r"|不(?:一致|正确|准确|合理)|(?:语义|内容)重复|[搞弄写改]反了|多余|撤销|回滚|틀렸|잘못|되돌려",
 )
 # With these an agent takes a reply for what it is: a correction.
-GIVES_IN = _any(
+gives_in = _says(
     r"^(?:(?:ah|oh|hmm|yes|yeah|sorry),? )*(?:you(?:'|’)re|you are) (?:absolutely |completely |totally |quite |so )?"
     r"(?:right|correct)\b(?! to ask)",
     r"^(?:(?:ah|oh|hmm|yes),? )*(?:(?:good|great|excellent|nice) catch|fair (?:point|enough)|my (?:mistake|bad"
@@ -163,9 +174,10 @@ GIVES_IN = _any(
     r"^(?:du hast|sie haben|ihr habt) recht|^stimmt[,!. ]|^vous avez raison|^tu as raison|^tienes? razón|^hai ragione",
     r"^você (?:está|tem) (?:certo|razão)|^(?:ты|вы) (?:абсолютно )?прав|^верно подмечено|^извин|^[你您]说得对|^抱歉",
     r"^おっしゃる通り|^ご指摘|^申し訳|^失礼|^맞습니다|^죄송|^지적",
+    chars=HEAD_CHARS,
 )
 
-CANNOT = _any(
+says_cannot = _says(
     r"\bi(?:'m| am| was)? ?(?:still )?(?:un(?:able|fortunately)|not able)\b|\bi (?:could|can)(?:n[o'’]?t| not)\b",
     r"\bi[’']m (?:afraid|sorry)\b",
     r"\b(?:could|can) ?not be (?:completed|done|fixed|resolved|run|removed|created|found)\b",
@@ -188,20 +200,20 @@ DONE = _any(
 _WORD = re.compile(r"[^\W\d_]+")
 
 # The agent leaves it to the user to see whether it worked.
-HEDGE = _any(
+hedges = _says(
     r"\btry (?:it |again|running|this|that|now)\b|\b(?:this|that|it) should (?:now |fix|work|resolve|help)\b",
     r"\blet me know (?:if|whether|what)\b.*\b(?:work|fail|error|happen)",
 )
 
 # The agent waits for something that only the user has.
-ASKS_USER = _any(
+asks_user = _says(
     r"\b(?:please|could you|can you|you(?:'ll| will)? need to) (?:provide|share|send|paste|upload|attach|tell me"
     r"|specify|clarify|give me)\b",
     r"\bi(?:'ll| will)? need (?:you to|your|more (?:information|details|context))\b"
     r"|请(?:提供|告诉我|发|贴)|教えてください",
 )
 
-NEXT_STEP = _any(
+names_next_step = _says(
     r"^next(?: steps?| up)?(?=\W*$|\s*[:,–—-]|\*|\s+(?:is|are|to|i|we|you|would|comes?)\b)",  # not `Next.js`
     r"^(?:remaining(?: work| steps?)?|still (?:to do|open|missing)|follow-?ups?)\b",
     r"^to-? ?dos?(?=\W*$|\*|\s*[:–—-])",  # not the name of something: `Todo interface`
@@ -212,13 +224,6 @@ NEXT_STEP = _any(
 )
 
 _CLOSING_SENTENCES = 3
-# It asks for nothing in particular.
-OFFERS_HELP = _any(
-    r"\b(?:how|what|anything|something)(?: else)? (?:can|could|may|would|should|you)\b.*\b(?:help|like|assist|work on"
-    r"|do|need)\b.*(?:today|next|else|with|you)?\?",
-    r"\banything else\b|\b(?:womit|wie|was) kann ich\b.*\bhelfen|\ben quoi puis-je|\ben qué puedo|чем (?:я )?могу"
-    r"|お手伝い|需要我|帮(?:你|您)什么|무엇을 도와",
-)
 # It offers to go on in one way or another, and waits for the word.
 OFFERS = _any(
     r"\b(?:want me to|would you like|should (?:i|we)|shall (?:i|we)|do you (?:want|prefer)|which (?:one|approach"
@@ -277,7 +282,7 @@ _PREAMBLE = re.compile(
 )
 _LEAST_GIST_CHARS = 40  # or the whole is told
 
-REFUSED_BY_RULE = _any(
+is_refused_by_rule = _says(
     r"needs? (?:your )?approval|requires? approval|have ?n[o']t granted|not granted",
     r"permissions? (?:to use|denied by)",
     r"requested permissions? to|rejected by (?:the )?(?:user|policy)|rejected\(",
@@ -321,13 +326,13 @@ _SERVICE_STOPS = (
         SERVICE_ERROR,
     ),
 )
-_WANTS_PERMISSION = _any(
+wants_permission = _says(
     r"\b(?:your|need|needs|requires?|without|grant|granted|missing) (?:\w+ ){0,3}(?:approval|permissions?)\b",
     r"\b(?:permission|approval|access)s? (?:to \w+ )?(?:(?:was|were|has been|is|are) )?(?:not )?"
     r"(?:denied|refused|granted|needed|required|rejected)",
     r"\b(?:approve|allow|grant) (?:it|this|the|me)\b|\bnot (?:allowed|permitted)\b|\b(?:blocked|denied|rejected)\b",
 )
-_TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
+timed_out = _says(r"timed? ?out")  # a call that was stopped because it took too long: that is a failure of its own
 
 COMPACTED = re.compile(
     r"^(?:[Cc]ontext|[Cc]onversation) compacted|^auto compact completed|^summary of the conversation so far"
@@ -348,11 +353,6 @@ def says_thanks(text: str) -> bool:
     if len(text) > THANKS_CHARS or "please" in lower or "?" in text or THANKS.search(lower) is None:
         return False
     return len(THANKS.sub("", lower).strip(" .!,")) <= THANKS_REST_CHARS and not says_broken(text)
-
-
-@lru_cache(maxsize=5_000)  # the same reply is asked about by signals, workflows and causes
-def says_broken(text: str) -> bool:
-    return BROKEN.search(text[:HEAD_CHARS].lower()) is not None
 
 
 @lru_cache(maxsize=5_000)
@@ -393,26 +393,17 @@ def redirects(text: str) -> bool:
     return _GOES_ON.match(lower) is None and THANKS.search(lower) is None and REDIRECTION.search(lower) is not None
 
 
-def gives_in(answer: str) -> bool:
-    """Whether an agent's first words to a reply say that it was wrong, or that the user has a point."""
-    return GIVES_IN.search(answer[:HEAD_CHARS].lower()) is not None
-
-
 def insight(text: str) -> str | None:
     """What a message has found out, from the sentence on that announces it; None if it tells no finding."""
     if INSIGHT.search(text.lower()) is None or _TAKES_BACK.match(text.lower()):
         return None
-    said = map(_past_plan, sentences(text))
+    # Without what the agent says it is about to do: “Let me explain: the issue is …”.
+    said = (one.partition(": ")[2] if _PLANS.match(one.lower()) else one for one in sentences(text))
     announcing = next((sentence for sentence in said if INSIGHT.search(sentence.lower())), None)
     if announcing is None:
         return None
     finding = text[max(0, text.find(announcing)) :]
     return finding if len(finding.split()) >= _FINDING_WORDS or _FOREIGN.search(finding) else None
-
-
-def _past_plan(sentence: str) -> str:
-    """A sentence without what the agent says it is about to do: “Let me explain: the issue is …”."""
-    return sentence.partition(": ")[2] if _PLANS.match(sentence.lower()) else sentence
 
 
 def gist(answer: str) -> str:
@@ -432,19 +423,6 @@ def service_stop(text: str) -> str | None:
     return next((name for pattern, name in _SERVICE_STOPS if pattern.match(head)), None)
 
 
-def wants_permission(answer: str) -> bool:
-    return _WANTS_PERMISSION.search(answer.lower()) is not None
-
-
-def timed_out(summary: str) -> bool:
-    """Whether a call was stopped because it took too long: that is a failure of its own."""
-    return _TIMED_OUT.search(summary) is not None
-
-
-def says_cannot(text: str) -> bool:
-    return CANNOT.search(text.lower()) is not None
-
-
 def says_done(text: str) -> bool:
     lower = text.lower()
     if not DONE_WORDS.isdisjoint(_WORD.findall(lower)) or "all set" in lower or "is now working" in lower:
@@ -452,29 +430,11 @@ def says_done(text: str) -> bool:
     return not lower.isascii() and DONE.search(lower) is not None
 
 
-def asks_user(text: str) -> bool:
-    """Whether an answer asks the user for what the work needs."""
-    return ASKS_USER.search(text.lower()) is not None
-
-
-def hedges(text: str) -> bool:
-    return HEDGE.search(text.lower()) is not None
-
-
-def names_next_step(text: str) -> bool:
-    return NEXT_STEP.search(text.lower()) is not None
-
-
-def offers_help(sentence: str) -> bool:
-    """Whether a question is a greeting, such as "How can I help?"."""
-    return OFFER.search(sentence) is not None or OFFERS_HELP.search(sentence) is not None
-
-
 def closing_question(said: Sequence[str]) -> str | None:
     """The question with which an answer ends, or which it offers shortly before; an offer of help at large is none."""
     for distance, sentence in enumerate(reversed(said[-_CLOSING_SENTENCES:])):
         lower = sentence.lower()
-        if lower.endswith(("?", "？")) and not offers_help(lower) and (distance == 0 or OFFERS.search(lower)):
+        if lower.endswith(("?", "？")) and not _offers_help(lower) and (distance == 0 or OFFERS.search(lower)):
             return sentence
     return None
 
@@ -491,7 +451,3 @@ def is_heading(text: str) -> bool:
     """Whether words that name a next step only stand above it."""
     lower = text.lower().rstrip("* ")
     return (len(lower) <= _HEADING_CHARS and lower.endswith(":")) or _BARE_HEADING.fullmatch(lower) is not None
-
-
-def is_refused_by_rule(text: str) -> bool:
-    return REFUSED_BY_RULE.search(text.lower()) is not None

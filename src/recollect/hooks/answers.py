@@ -9,7 +9,7 @@ from importlib import import_module
 from recollect import __version__
 from recollect.agents import BUILT_IN
 from recollect.home import IPC_VARIABLE, environment, is_in_group
-from recollect.hooks import claims, spool
+from recollect.hooks import spool
 from recollect.recall import BRIEF, EDITS, FIXES, PROMPTS, is_on, read_brief, read_settled
 
 TYPE_CHECKING = False  # `typing` takes long to load
@@ -121,14 +121,14 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
     if event.name == "SessionStart":
         return _added(event, store_folder, _start(event, store_folder), "")
     if event.prompt and event.hooks.hears_prompt and is_on(store_folder, PROMPTS, event.folder):
-        return _added(event, store_folder, *_reminder(event, store_folder))
+        return _added(event, store_folder, *_brought_to_mind(event, store_folder))
     if event.edited and is_on(store_folder, EDITS, event.folder):
         return _added(event, store_folder, _settled(event, store_folder), "")
     if event.failure and is_on(store_folder, FIXES, event.folder):
-        return _added(event, store_folder, *_fix(event, store_folder))
+        return _added(event, store_folder, *_brought_to_mind(event, store_folder))
     if event.name in NEWS and event.transcript:
         # One event may reach us by a plugin and by settings.
-        if not claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn):
+        if not spool.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn):
             return None
         try:
             if event.name == PRE_COMPACT:
@@ -141,14 +141,21 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
     return None
 
 
-def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
-    """What fixed the error of a failed call, once for a session, and the error's fingerprint."""
-    if event.failure.isascii() and not _FAILURE.search(event.failure):
-        return "", ""
-    from recollect.hooks.reminders import find_fix  # its patterns take longer to compile than all else here
+def _brought_to_mind(event: HookEvent, store_folder: str) -> tuple[str, str]:
+    """What fixed the error of a failed call, or an earlier session has to do with a prompt, once for a session.
 
-    signature, text = find_fix(store_folder, event.failure, event.session)
-    is_first = text and claims.claim(store_folder, event.hooks.agent, event.session, "fix", signature)
+    With it the fingerprint of the error, if there is one.
+    """
+    if event.failure.isascii() and not event.prompt and not _FAILURE.search(event.failure):
+        return "", ""
+    from recollect.hooks.reminders import find_fix, find_reminder  # their patterns take longer to compile than all else
+
+    if event.prompt:
+        about, signature, text = find_reminder(store_folder, event)
+    else:
+        signature, text = find_fix(store_folder, event.failure, event.session)
+        about = signature
+    is_first = text and spool.claim(store_folder, event.hooks.agent, event.session, "fix", about)
     return (text, signature) if is_first else ("", "")
 
 
@@ -161,22 +168,13 @@ def _settled(event: HookEvent, store_folder: str) -> str:
         is_old = record["until_ms"] is not None and time.time_ns() > record["until_ms"] * 1_000_000
         if is_old or not any(name in event.edit for name in record["names"]):
             continue  # the edit is about something else in the file, or the name is gone
-        if claims.claim(store_folder, event.hooks.agent, event.session, "file", record["text"]):
+        if spool.claim(store_folder, event.hooks.agent, event.session, "file", record["text"]):
             from recollect.recall import USER, Recalled, fenced  # its patterns take a while, and most files are new
 
             heading = f"settled in session {record['session']}:"
             recalled = Recalled(USER, heading, record["text"], record["at_ms"], record["repo"])
             return f"{_SETTLED}\n{fenced([recalled], MOST_CHARS)[0]}"
     return ""
-
-
-def _reminder(event: HookEvent, store_folder: str) -> tuple[str, str]:
-    """What an earlier session has to do with a prompt, and the fingerprint of an error that the prompt shows."""
-    from recollect.hooks.reminders import find_reminder  # its patterns take a while to compile
-
-    about, signature, text = find_reminder(store_folder, event)
-    is_first = text and claims.claim(store_folder, event.hooks.agent, event.session, "fix", about)
-    return (text, signature) if is_first else ("", "")
 
 
 def _start(event: HookEvent, store_folder: str) -> str:
@@ -188,7 +186,7 @@ def _start(event: HookEvent, store_folder: str) -> str:
     if event.source not in _BEGINNINGS:
         return ""  # a session that goes on has its brief
     text = read_brief(store_folder, event.folder)
-    if not text or not claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.source):
+    if not text or not spool.claim(store_folder, event.hooks.agent, event.session, event.name, event.source):
         return ""
     # One that cleared its conversation has lost the brief of its start.
     return text if event.source == "clear" or claim_brief(store_folder) else ""
@@ -213,7 +211,7 @@ def _packet(store_folder: str, session: str) -> str:
 
 def claim_brief(store_folder: str) -> bool:
     """Whether the agent that started this process has not got the brief yet, from any hook or server."""
-    return claims.claim(store_folder, "brief", claims.agent_process())
+    return spool.claim(store_folder, "brief", spool.agent_process())
 
 
 def mark_answering(store_folder: str, agent: str) -> None:

@@ -18,22 +18,14 @@ def run() -> None:
     folder = store_folder_path()
     try:
         os.umask(0o077)
-        _answer(folder)
+        from recollect.hooks.answers import HookEvent, answer, hooks_of  # a failure here is noted, too
+
+        payload = json.loads(sys.stdin.buffer.read(_MOST_CHARS))
+        said = answer(HookEvent(hooks_of(payload, environment()), payload), folder)
+        if said is not None:
+            os.write(1, json.dumps(said).encode() + b"\n")
     except Exception:  # the top of a door: an agent goes on without its memory rather than fail
         from recollect.hooks.spool import note_failure  # hardly ever needed
 
         note_failure(folder)
     os._exit(0)  # at once: taking down modules takes as long as loading them
-
-
-def _answer(folder: str) -> None:
-    from recollect.hooks.answers import (
-        HookEvent,
-        answer,  # a failure here is noted, too
-        hooks_of,
-    )
-
-    payload = json.loads(sys.stdin.buffer.read(_MOST_CHARS))
-    said = answer(HookEvent(hooks_of(payload, environment()), payload), folder)
-    if said is not None:
-        os.write(1, json.dumps(said).encode() + b"\n")

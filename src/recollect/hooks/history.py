@@ -18,7 +18,7 @@ from recollect.clock import rfc3339
 from recollect.config import store_folder
 from recollect.errors import Ambiguous, Busy, NotFound, RecollectError
 from recollect.home import HOOK_LOG_NAME, is_in_group
-from recollect.hooks import claims, spool
+from recollect.hooks import spool
 from recollect.hooks.answers import PRE_COMPACT
 from recollect.knowledge import signature_of
 from recollect.text import payload_text
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from recollect.api import Memory
-    from recollect.schema import Session
     from recollect.sweep_report import SweepReport
+
 
 MET_AGAIN, NOT_MET_AGAIN = "met again", "not met again"
 
@@ -79,16 +79,14 @@ def _then(memory: Memory, entry: LogEntry) -> str | None:
         return None
     if not entry.error:
         return session.outcome
-    return MET_AGAIN if _is_met_again(memory, session, entry) else NOT_MET_AGAIN
-
-
-def _is_met_again(memory: Memory, session: Session, entry: LogEntry) -> bool:
-    """Whether a later call failed with the same error; the one that was answered may be logged after the answer."""
-    return any(
-        signature_of(payload_text(item.event.kind, item.payload) or item.event.summary) == entry.error
+    # The call that was answered may be logged after the answer.
+    later = (
+        item
         for item in memory.transcript(session)
         if item.event.is_error and (item.event.ts or "") > (entry.at or "") and item.event.call_id != entry.turn
     )
+    said = (payload_text(item.event.kind, item.payload) or item.event.summary for item in later)
+    return MET_AGAIN if entry.error in map(signature_of, said) else NOT_MET_AGAIN
 
 
 _NICE = 10
@@ -112,23 +110,19 @@ def drain_spool() -> list[SweepReport]:
                 notes = sorted(folder.glob("*.json"))
                 if not notes:
                     break
+                said = _read(notes)
+                paths = dict.fromkeys(path for note in said if isinstance(path := note.get("path"), str))
                 try:
-                    reports.append(memory.sweep(only=_paths(_read(notes)), with_recent=True))
+                    reports.append(memory.sweep(only=list(filter(os.path.exists, paths)), with_recent=True))
                 except Busy:
                     time.sleep(_PAUSE_S)
                 else:
-                    _archive_compacted(memory, _read(notes))
+                    _archive_compacted(memory, said)
                     for note in notes:
                         note.unlink(missing_ok=True)
         with suppress(OSError):
-            claims.drop_old(str(memory.settings.folder))
+            spool.drop_old(str(memory.settings.folder))
     return reports
-
-
-def _paths(notes: list[Mapping[str, Any]]) -> list[str]:
-    """The files that notes name, each once."""
-    paths = dict.fromkeys(note.get("path") for note in notes)
-    return [path for path in paths if isinstance(path, str) and os.path.exists(path)]
 
 
 def _read(paths: list[Path]) -> list[Mapping[str, Any]]:

@@ -10,12 +10,8 @@ import re
 from recollect.home import is_in_group
 from recollect.hooks.answers import HookEvent
 from recollect.knowledge import error_in, is_same_failure, signatures_of
-from recollect.recall import USER, Recalled, fenced, fixes_path, read_requests
+from recollect.recall import AGENT, USER, Recalled, fenced, fixes_path, read_requests
 from recollect.text import CJK, spaced
-
-TYPE_CHECKING = False  # `typing` takes long to load
-if TYPE_CHECKING:
-    from typing import Any
 
 _MOST_BYTES = 3_000
 _LEAD = "Recollect: this error has occurred before; `recall_error` shows more."
@@ -32,21 +28,14 @@ def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str
         if not isinstance(fix, dict) or fix["session"].endswith(session):
             continue  # a session knows what it did itself
         if is_same_failure(fix["text"].partition("\n")[0].removeprefix("error: "), error_text):
-            return signature, _text(fix)
+            times = f"seen in {fix['sessions']} sessions" if fix["sessions"] > 1 else "seen once"
+            again = f", came back {fix['returns']} times" if fix["returns"] else ""
+            heading = f"{times}{again}; fixed in session {fix['session']} (confidence {fix['confidence']}) by:"
+            text, _ = fenced([Recalled(AGENT, heading, fix["text"], fix["at_ms"], fix["repo"])], _MOST_BYTES)
+            return signature, f"{_LEAD}\n{text}"
     return "", ""
 
 
-def _text(fix: "dict[str, Any]") -> str:
-    from recollect.recall import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
-
-    times = f"seen in {fix['sessions']} sessions" if fix["sessions"] > 1 else "seen once"
-    again = f", came back {fix['returns']} times" if fix["returns"] else ""
-    heading = f"{times}{again}; fixed in session {fix['session']} (confidence {fix['confidence']}) by:"
-    text, _ = fenced([Recalled(AGENT, heading, fix["text"], fix["at_ms"], fix["repo"])], _MOST_BYTES)
-    return f"{_LEAD}\n{text}"
-
-
-_MOST_BYTES = 3_000
 _READ_CHARS = 4_000
 _LEAST_WORDS = 12  # of both requests: shorter ones (“review this branch”) are about something else each time
 _LEAST_SHARED = 0.75  # of the words of both
@@ -71,17 +60,13 @@ def _asked_before(store_folder: str, event: HookEvent) -> tuple[str, str]:
         return "", ""
     for asked in reversed(read_requests(store_folder, event.folder)):
         session = asked["session"]
-        if _is_same(words, _words(asked["text"])) and not session.endswith(event.session):
+        others = _words(asked["text"])
+        is_same = len(others) >= _LEAST_WORDS and len(words & others) >= _LEAST_SHARED * len(words | others)
+        if is_same and not session.endswith(event.session):
             record = Recalled(USER, f"session {session} was asked:", asked["text"], repo=asked["repo"])
             return session, f"{_ASKED_BEFORE}\n{fenced([record], _MOST_BYTES)[0]}"
     return "", ""
 
 
-def _is_same(words: list[str], others: list[str]) -> bool:
-    """Whether two requests are nearly the same by their words."""
-    shared, total = set(words) & set(others), set(words) | set(others)
-    return len(set(others)) >= _LEAST_WORDS and len(shared) >= _LEAST_SHARED * len(total)
-
-
-def _words(text: str) -> list[str]:
-    return list(dict.fromkeys(_WORD.findall(spaced(text[:_READ_CHARS]).lower())))
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(spaced(text[:_READ_CHARS]).lower()))

@@ -1,4 +1,4 @@
-"""Questions about what is known: decisions, what a topic is about, everything on an entity.
+"""Questions about what is known: decisions, what a topic is about, everything on an entity, what fixed an error.
 
 What ended each fact, and what took its place, is worked out over all facts at once whenever it is asked for. So
 sessions that are read late, or in any order, give the same answers, and what is forgotten leaves no trace.
@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from operator import eq, itemgetter
+from operator import eq
+from typing import Any
 
 from recollect.clock import rfc3339
 from recollect.distill import word_set
@@ -18,6 +19,7 @@ from recollect.knowledge.records import (
     COMMIT,
     CONFLICTS_WITH,
     DECIDED,
+    FAILS_WITH,
     FIXED_BY,
     HAS_VALUE,
     LEAST_CONFIDENCE,
@@ -27,10 +29,14 @@ from recollect.knowledge.records import (
     SURE,
     Evidence,
     Fact,
+    Fix,
+    FixStep,
     judged,
 )
+from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signatures_in
+from recollect.sessions import changed_since
 from recollect.store import AMENDMENT, Note, SessionFilter, Store, StoredFact
-from recollect.text import CJK, CJK_RUN, spaced
+from recollect.text import CJK, CJK_RUN, plural, spaced
 
 REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself
@@ -190,7 +196,8 @@ def with_ends(facts: Iterable[Fact]) -> list[Fact]:
                     ends.setdefault(earlier.fact_uid, fact)
             last[matter] = [other for other in last[matter] if other.object == fact.object] + [fact]
         if fact.predicate == PREFERS and fact.by == "user" and fact.confidence >= LEAST_CONFIDENCE:
-            words = _wish_words(fact.object)
+            wish = _FORBIDS.sub("never", _WHY.sub("", fact.object.lower().replace("’", "'")))
+            words = _WISH_WORD.findall(_SAME_VERB.sub("answer", _FILLER.sub(" ", _TURNED_DOWN.sub("", wish))))
             outdated = [old for known, old in wishes[fact.repo] if _says_otherwise(known, words, fact.object)]
             for earlier in outdated if len(words) > _SHORT or len(outdated) == 1 else ():
                 ends.setdefault(earlier.fact_uid, fact)
@@ -201,13 +208,11 @@ def with_ends(facts: Iterable[Fact]) -> list[Fact]:
                 ends.setdefault(chosen.fact_uid, fact)
             last[repo, _name(fact.choice)].append(fact)
     replaced = {ends[fact.fact_uid].fact_uid: fact.text for fact in ordered if fact.fact_uid in ends}
-    return [_placed(fact, ends.get(fact.fact_uid), replaced.get(fact.fact_uid)) for fact in ordered]
-
-
-def _placed(fact: Fact, end: Fact | None, until_then: str | None) -> Fact:
-    if end is not None:
-        fact = replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
-    return replace(fact, until_then=until_then) if until_then else fact
+    for place, fact in enumerate(ordered):
+        if end := ends.get(fact.fact_uid):
+            fact = replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
+        ordered[place] = replace(fact, until_then=until) if (until := replaced.get(fact.fact_uid)) else fact
+    return ordered
 
 
 def amended_by(fact: Fact, earlier: Sequence[Fact]) -> list[Fact]:
@@ -234,13 +239,12 @@ def _matters(fact: Fact) -> list[Hashable]:
     if fact.method == RECORDED:  # never in place of what a user said
         return [(RECORDED, repo, fact.subject.casefold())]
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
-        return [(fact.predicate, repo, fact.subject.casefold()), *_same_options(fact, repo)]
+        # A question in other words is the same matter if it offers the same and is about the same thing.
+        options = frozenset(map(_name, (fact.object, *fact.alternatives)))
+        offers = fact.method == "answer" and len(options) >= _LEAST_OPTIONS and not any(map(_YES_OR_NO.match, options))
+        about = topic_words(fact.subject) if offers else ()
+        return [(fact.predicate, repo, fact.subject.casefold()), *(("options", repo, options, stem(w)) for w in about)]
     return []
-
-
-def _wish_words(wish: str) -> list[str]:
-    lowered = _FORBIDS.sub("never", _WHY.sub("", wish.lower().replace("’", "'")))
-    return _WISH_WORD.findall(_SAME_VERB.sub("answer", _FILLER.sub(" ", _TURNED_DOWN.sub("", lowered))))
 
 
 def _says_otherwise(words: list[str], later: list[str], wish: str) -> bool:
@@ -272,14 +276,6 @@ def _shared(words: Sequence[str], others: Sequence[str]) -> int:
     return sum(takewhile(bool, map(eq, words, others)))
 
 
-def _same_options(fact: Fact, repo: str) -> list[Hashable]:
-    """A question in other words is the same matter if it offers the same and is about the same thing."""
-    options = frozenset(map(_name, (fact.object, *fact.alternatives)))
-    if fact.method != "answer" or len(options) < _LEAST_OPTIONS or any(map(_YES_OR_NO.match, options)):
-        return []
-    return [("options", repo, options, stem(word)) for word in topic_words(fact.subject)]
-
-
 def _name(text: str) -> str:
     return text.casefold().removeprefix("the ").strip()
 
@@ -291,11 +287,8 @@ def as_of(facts: Sequence[Fact], moment: str | None) -> list[Fact]:
     """
     if moment is None:
         return list(facts)
-    return [
-        fact
-        for fact in facts
-        if (fact.valid_at or fact.recorded_at) <= moment and (fact.invalid_at is None or fact.invalid_at > moment)
-    ]
+    known = (fact for fact in facts if (fact.valid_at or fact.recorded_at) <= moment)
+    return [fact for fact in known if fact.invalid_at is None or fact.invalid_at > moment]
 
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
@@ -358,9 +351,8 @@ def find_reasons(store: Store, topic: str, sessions: SessionFilter, repos: Seque
     scored: dict[str, tuple[float, Fact]] = {}
     for fact in facts.values():
         score, current = relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), _current(fact, facts)
-        scored[current.fact_uid] = max(
-            scored.get(current.fact_uid, (0.0, current)), (score, current), key=itemgetter(0)
-        )
+        known_score, _ = scored.get(current.fact_uid, (0.0, current))
+        scored[current.fact_uid] = max(known_score, score), current
     least = min(_RELEVANT, max(_LEAST_RELEVANT, _LEAST_WORDS / len(words)))
     best = [(score, fact) for score, fact in scored.values() if score >= least]
     chosen = _OVER_OTHERS.sub("", topic).strip()
@@ -394,17 +386,13 @@ def find_amended(store: Store, query: str, sessions: Collection[str], repos: Col
     amended = {}
     for fact in facts.values():
         newer = facts.get(fact.superseded_by or "")
-        if (
-            fact.session_uid is None
-            or fact.session_uid not in sessions
-            or newer is None
-            or newer.subject_kind != AMENDMENT
-        ):
+        uid = fact.session_uid
+        if uid is None or uid not in sessions or newer is None or newer.subject_kind != AMENDMENT:
             continue
         said = set(map(stem, topic_words(f"{fact.text} {newer.text}")))
         # Where all that a session decided was amended, whatever finds it is about that.
-        if fact.session_uid not in holding or len(asked & said) >= min(_LEAST_WORDS, len(asked)):
-            amended[fact.session_uid] = _current(newer, facts)
+        if uid not in holding or len(asked & said) >= min(_LEAST_WORDS, len(asked)):
+            amended[uid] = _current(newer, facts)
     return amended
 
 
@@ -426,3 +414,176 @@ def find_facts(store: Store, entity: str) -> list[Fact]:
     """Everything that has this file, command, package, error or setting as its subject or object, oldest first."""
     notes = [note for note in notes_as_facts(store) if note.subject.casefold() == entity.casefold()]
     return with_ends([*map(fact_of, store.facts.select(naming=entity)), *notes])
+
+
+_LEAST_FIX = 0.5
+_LEAST_ALIKE = 0.6
+_LEAST_DESCRIBED = 0.75  # of the words
+_LONG_WORD = re.compile(r"\w{3,}")
+_MOST_WORDS = 12
+_MOST_SHARING = 3  # errors in whose output a line was, for it to name them
+_LESS_SURE_BY_LINE = 0.1
+_MOST_EVIDENCE = 8
+_MOST_SHOWN = 4  # changes, to an agent
+
+
+def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[Fix]:
+    """What fixed this error, the surest first; what fixed errors that read alike if nobody met this one."""
+    signatures = signatures_in(error_text)
+    if not any(signatures):
+        return []
+    fixes = fixes_of(store, signatures[0]) or fixes_showing(store, signatures)
+    if not fixes and not is_literal(signatures[0]):
+        parts, alike = _alike(store, signatures[0])
+        # Where only a name tells one error from the next, none is like another.
+        others = parts or ([] if differs_by_name(signatures[0]) else alike or _described(store, error_text))
+        fixes = [fix for other in others for fix in fixes_of(store, other, is_same_error=bool(parts))]
+
+    def rank(fix: Fix) -> tuple[bool, int, float, str]:
+        """By the repository, then by how much is the same: the whole line, or the file it names."""
+        place = place_of(fix.headline)
+        nearness = 2 if fix.headline in error_text else int(place is not None and place[0] in error_text)
+        return repo is not None and fix.repo != repo, -nearness, -fix.confidence, fix.fact_uid
+
+    return _merged(sorted(fixes, key=rank))
+
+
+def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> list[Fix]:
+    """Every fix of an error with this signature that is likely enough."""
+    fixed = store.facts.select((FIXED_BY,), subject=("error", signature))
+    if not fixed:
+        return []
+    met = store.facts.select((FAILS_WITH,), object=("error", signature))
+    fixes = (_fix(fact, fixed, met, is_same_error=is_same_error) for fact in fixed)
+    return [fix for fix in fixes if fix.confidence >= _LEAST_FIX]
+
+
+def fixes_showing(store: Store, lines: Sequence[str]) -> list[Fix]:
+    """Fixes of errors that had one of these lines in their output, if few enough had."""
+    errors = store.facts.errors_showing(lines)
+    if len(errors) > _MOST_SHARING:
+        return []
+    fixes = (fix for error in errors for fix in fixes_of(store, error))
+    return [replace(fix, confidence=round(max(0.0, fix.confidence - _LESS_SURE_BY_LINE), 2)) for fix in fixes]
+
+
+def _merged(fixes: Sequence[Fix]) -> list[Fix]:
+    """Each set of changes once, where it comes first, with the evidence of every time it helped."""
+    alike: dict[Any, list[Fix]] = {}
+    for fix in fixes:
+        changes = frozenset((step.kind, step.name.rpartition("/")[2], step.gist) for step in fix.steps)
+        alike.setdefault((fix.is_same_error, changes), []).append(fix)
+    merged = []
+    for same in alike.values():
+        best = same[0]
+        cited = {
+            event.event_uid: event for event in (*best.evidence, *(fix.evidence[0] for fix in same if fix.evidence))
+        }
+        sessions = dict.fromkeys(session for fix in same for session in (fix.session_uid, *fix.sessions))
+        count = len({fix.fact_uid for fix in same})
+        shown = tuple(cited.values())[:_MOST_EVIDENCE]
+        merged.append(replace(best, sessions=tuple(sessions), fixed_count=count, evidence=shown))
+    return merged
+
+
+def fix_lines(fix: Fix) -> list[str]:
+    """A fix for an agent: the error, what was changed, why, and what did not help, each once."""
+    shown = fix.steps[:_MOST_SHOWN]
+    done = (f"edit {step.name}: {step.gist}" if step.kind == "edit" else f"run `{step.name}`" for step in shown)
+    lines = [f"error: {fix.headline}", *(f"fix: {line.removesuffix(': ')}" for line in done)]
+    left = fix.step_count - len(shown)
+    lines += [f"and {plural(left, 'more change')}"] if left > 0 else []
+    lines += [f"why: {fix.why}"] if fix.why else []
+    lines += [f"the user asked for it: {fix.quote}"] if fix.quote else []
+    return lines + [f"did not help: {tried}" for tried in fix.tried[:_MOST_SHOWN]]
+
+
+def with_changed_files(fix: Fix, folder: str | None, seconds: float) -> Fix:
+    """The fix with those of its files that changed since, if its session's folder is a checkout on this machine."""
+    files = list(dict.fromkeys(step.name for step in fix.steps if step.kind == "edit"))
+    if folder is None or fix.fixed_at is None or not files or seconds <= 0:
+        return fix
+    return replace(fix, changed_files=changed_since(folder, files, fix.fixed_at, seconds=seconds))
+
+
+def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact], *, is_same_error: bool) -> Fix:
+    details = fact.details
+    fixed_ms = details["fixed_ms"] or fact.since_ms
+    others = [other for other in (*fixed, *met) if other.session_uid != fact.session_uid]
+    sessions = tuple(dict.fromkeys([fact.session_uid, *(other.session_uid for other in others)]))
+    # Later sessions of the same repository that met the error again.
+    elsewhere = [one for one in met if one.session_uid != fact.session_uid and one.repo == fact.repo]
+    returns = len({one.session_uid for one in elsewhere if fixed_ms is not None and (one.since_ms or 0) > fixed_ms})
+    cited = [
+        (source, event)
+        for source, most in ((fact, None), *((other, 1) for other in others))
+        for event in source.evidence[:most]
+    ]
+    return Fix(
+        fact_uid=fact.fact_uid,
+        error=fact.subject,
+        headline=details["headline"],
+        text=fact.text,
+        steps=tuple(FixStep(**step) for step in details["steps"]),
+        step_count=details["step_count"],
+        why=details["why"],
+        chosen_by=details["chosen_by"],
+        quote=details["quote"],
+        tried=tuple(details["tried"]),
+        confidence=adjusted(fact, fixed, returns, is_same_error=is_same_error),
+        fixed_at=rfc3339(fixed_ms),
+        session_uid=fact.session_uid,
+        agent=fact.agent,
+        repo=fact.repo,
+        sessions=sessions,
+        fixed_count=1,
+        returns=returns,
+        evidence=tuple(Evidence(**event, session_uid=source.session_uid) for source, event in cited[:_MOST_EVIDENCE]),
+        is_same_error=is_same_error,
+    )
+
+
+def adjusted(fact: StoredFact, fixed: Sequence[StoredFact], returns: int, *, is_same_error: bool) -> float:
+    """How sure a fix is, with all that is known of the error: the same fix elsewhere, and whether it came back."""
+    same = {
+        other.session_uid
+        for other in fixed
+        if other.session_uid != fact.session_uid
+        and other.object_kind == fact.object_kind
+        and other.object == fact.object
+    }
+    confidence = fact.confidence + 0.05 * min(2, len(same)) - 0.05 * min(2, returns) - (0.0 if is_same_error else 0.2)
+    return judged(round(max(0.0, min(SURE, confidence)), 2), fact.verdict)
+
+
+def _alike(store: Store, signature: str) -> tuple[list[str], list[str]]:
+    """Signatures of fixed errors of which one is a part, or that are a part of it; and those with most of its words."""
+    words = set(_LONG_WORD.findall(signature.lower()))
+    if len(words) < _LEAST_WORDS:
+        return [], []
+    query = fulltext_query(sorted(words, key=lambda word: (-len(word), word))[:_MOST_WORDS])
+    known = {fact.subject for fact in store.facts.select((FIXED_BY,), words=query) if fact.subject_kind == "error"}
+    parts = sorted(other for other in known if _is_part(signature, other) or _is_part(other, signature))
+    spoken = ((set(_LONG_WORD.findall(other.lower())), other) for other in known)
+    weighed = ((len(words & others) / len(words | others), other) for others, other in spoken)
+    alike = [one for one in sorted(weighed, key=lambda one: (-one[0], one[1])) if one[0] >= _LEAST_ALIKE]
+    return parts if len(parts) <= _MOST_SHARING else [], [other for _, other in alike]
+
+
+def _is_part(part: str, whole: str) -> bool:
+    """Whether a part of an error's line says enough to name it."""
+    return has_word(whole.lower(), part.lower()) and len(set(_LONG_WORD.findall(part.lower()))) > _LEAST_WORDS
+
+
+def _described(store: Store, description: str) -> list[str]:
+    """Subjects of fixes that a description in a few words is about: by what the errors say, or else by all of a fix."""
+    words = topic_words(description)
+    if not words or len(words) > _MOST_WORDS:
+        return []
+    facts = store.facts.select((FIXED_BY,), words=fulltext_query(words))
+    for texts in ([fact.subject for fact in facts], [f"{fact.subject} {fact.text} {fact.details}" for fact in facts]):
+        scored = [(relevance(words, text), fact.subject) for text, fact in zip(texts, facts, strict=True)]
+        best = sorted((one for one in scored if one[0] >= _LEAST_DESCRIBED), key=lambda one: (-one[0], one[1]))
+        if best:
+            return list(dict.fromkeys(subject for _, subject in best))
+    return []

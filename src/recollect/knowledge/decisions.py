@@ -16,7 +16,6 @@ from recollect.knowledge.asking import relevance, topic_words
 from recollect.knowledge.demands import (
     MESSAGE_CHARS,
     SENTENCE_CHARS,
-    asks_change,
     demanded,
     demands,
     proposal_in,
@@ -25,9 +24,8 @@ from recollect.knowledge.demands import (
     settlements,
     without_code,
 )
-from recollect.knowledge.facts import Finding, Material, Turn, decided, is_plan
-from recollect.knowledge.records import ANSWER, COMMIT, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
-from recollect.knowledge.runs import Change, file_changes, inside
+from recollect.knowledge.material import Change, Finding, Material, Turn, decided, file_changes, inside, is_plan
+from recollect.knowledge.records import ANSWER, COMMIT, LEAST_CONFIDENCE, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
 from recollect.store import Step
 
 PICK, AGREEMENT = "pick", "agreement"
@@ -198,29 +196,6 @@ _DOES = re.compile(
     re.I,
 )
 _TESTS = re.compile(r"(?:add|write|update|create) (?:[\w`-]+ ){0,4}tests?\b", re.I)
-# Before a verb: not that of a step, which says nothing of how things should be.
-_STEP = r"(?:check|look|see|review|run|test|commit|push|continue|start|read|write|fix|find|show|explain|try|do|go)\b"
-# How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
-_DIRECTS = re.compile(
-    r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
-    r"(?:don'?t|do not|never|always|use|keep(?! going)|make|only|instead|rather|you should|should(?! we| i"
-    r"| all)|let'?s not|it should|both"
-    r"|we (?:should|need|must|don'?t|want)|i (?:do )?(?:want|prefer|don'?t want|would like|did not|didn'?t)"
-    r"|i(?:'d| would) (?:\w+ )?(?:prefer|rather|like|want|have thought)|why not \w+ing|please"
-    r"|add|put|remove|merge|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should|break|split"
-    r"|extract|replace|drop|define|reuse)\b",
-    re.IGNORECASE,
-)
-_DIRECTS_ANYWHERE = re.compile(
-    r"\b(?:should(?:n't| not)?(?! (?:have|we|i|all))|must(?:n't| not)?|instead|we want|we don'?t need|i want"
-    rf"|i don'?t want|let'?s (?:just |not )?(?!{_STEP})\w+)\b",
-    re.IGNORECASE,
-)
-_PROPOSES = re.compile(
-    rf"\blet'?s (?:just |not )?(?!{_STEP})\w+|\binstead\b|^why not \w+ing\b|\bnever\b",
-    re.IGNORECASE,
-)
-_CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
 _RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions)/[^/]+\.md$", re.IGNORECASE)
@@ -300,7 +275,9 @@ def _plans(material: Material) -> Iterator[Finding]:
             continue
         title = one_line(heading["title"]).strip("*# ")
         titles.add(heading["title"])
-        said = _said_in(plan[heading.end() :])
+        lines = (line.replace("**", "") for line in sentences(without_code(plan[heading.end() :])))
+        # Without what leads something in.
+        said = [line for line in lines if len(line) > 30 and line[-1] != ":" and not line.startswith(("`", "|", "["))]
         aim, reason = _aim(title, said), shortened(one_line(said[0]), SENTENCE_CHARS) if said else None
         how = "approved" if step.kind == schema.DECISION else "to implement"
         text = f"Plan {how}: {title}" + (f" ({aim})" if aim else "")
@@ -327,12 +304,6 @@ def _added(change: FileChange) -> list[str]:
     return [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
 
 
-def _said_in(plan: str) -> list[str]:
-    """The sentences of a plan, without its code and what leads something in."""
-    said = (line.replace("**", "") for line in sentences(without_code(plan)))
-    return [line for line in said if len(line) > 30 and line[-1] != ":" and not line.startswith(("`", "|", "["))]
-
-
 def _aim(title: str, said: Sequence[str]) -> str | None:
     """What a plan says will be done: what it calls its aim, or else the titles of its first steps."""
     is_of_tests = _TESTS.match(title) is not None
@@ -345,48 +316,34 @@ def _aim(title: str, said: Sequence[str]) -> str | None:
 
 
 def _refusals(material: Material) -> Iterator[Finding]:
+    """Rules and choices among the words of a refusal; the rest of them only says what to do instead."""
     for step in material.trace.interventions:
         call = material.trace.calls.get(step.call_id or "")
         reason = refusal_reason(step)
         if call is None or reason is None or step.is_abandoned:
             continue
-        if len(reason.split()) < 3 or not (any(map(_directs, sentences(reason))) or asks_change(reason)):
+        confidence = max(map(demanded, sentences(reason)), default=0.0)
+        # What is chosen in place of a part of a plan may change with the next draft.
+        if confidence < (STANDING if asks_back(call) else LEAST_CONFIDENCE):
             continue
-        about = _refused(material, call)
+        about = call.summary
+        if asks_back(call):
+            heading = _HEADING.search(_plan_of(material, call))
+            about = f"the plan “{one_line(heading['title']).strip('*# ')}”" if heading else "the plan"
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
-        # What was refused is a step; only a rule or a choice among the words says more than what to do instead. What
-        # is chosen in place of a part of a plan may change with the next draft.
-        least = STANDING if asks_back(call) else 0.0
-        confidence = max([0.5, *(sure for sure in map(demanded, sentences(reason)) if sure >= least)])
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, confidence, evidence, details)
 
 
-def _refused(material: Material, call: Step) -> str:
-    """What a refusal turns down: a plan by its title."""
-    if not asks_back(call):
-        return call.summary
-    heading = _HEADING.search(_plan_of(material, call))
-    return f"the plan “{one_line(heading['title']).strip('*# ')}”" if heading else "the plan"
-
-
-def _directs(sentence: str) -> bool:
-    """Whether a sentence says how things should be; a question does if it proposes something."""
-    if sentence.endswith("?") and not _PROPOSES.search(sentence):
-        return False
-    return _DIRECTS_ANYWHERE.search(sentence) is not None or any(map(_DIRECTS.match, _CLAUSE_END.split(sentence)))
-
-
 def _commits(material: Material) -> Iterator[Finding]:
-    for commit in material.trace.commits:
-        command = shell.command_given(material.payloads.get(commit.call.event_uid, {}))
-        message = (shell.commit_message(command) if command else None) or commit.message
-        subject = one_line(message or "").strip("\"'")
-        if len(subject.split()) < 3 or commit.call.is_abandoned:
+    for call, message in material.trace.commits:
+        command = shell.command_given(material.payloads.get(call.event_uid, {}))
+        subject = one_line((command and shell.commit_message(command)) or message).strip("\"'")
+        if len(subject.split()) < 3 or call.is_abandoned:
             continue
         text = f"Committed: {subject}"
-        yield decided(COMMIT, subject, subject, text, 0.9, [(commit.call, subject)], by="commit")
+        yield decided(COMMIT, subject, subject, text, 0.9, [(call, subject)], by="commit")
 
 
 def _rules(material: Material) -> Iterator[Finding]:
@@ -400,16 +357,12 @@ def _rules(material: Material) -> Iterator[Finding]:
             if not is_record and _RULE_FILE.search(change.path) is None:
                 continue
             name = inside(change.path, material.subject.cwd)
-            rules = [rule for line in added if (rule := _rule(line))]
             if is_record:
                 rules = [line.lstrip("# ") for line in added if line.startswith("# ")]
+            else:
+                lines = [line.lstrip("-*#> ").replace("**", "").strip() for line in added]
+                whole = [line for line in lines if 24 <= len(line) <= SENTENCE_CHARS and line[-1] not in ":,`"]
+                rules = list(filter(_NORM.match, whole))
             for rule in rules[:_MOST_RULES]:
                 text = f"{rule} (written into {name})"
                 yield decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
-
-
-def _rule(line: str) -> str | None:
-    """A line of an instruction file if it is a rule and whole."""
-    text = line.lstrip("-*#> ").replace("**", "").strip()
-    is_whole = 24 <= len(text) <= SENTENCE_CHARS and not text.endswith((":", ",", "`"))
-    return text if is_whole and _NORM.match(text) else None

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from recollect.distill import CALLS, one_line, sentences, shortened
-from recollect.knowledge.facts import TEXT_CHARS, Finding, Material, Turn, is_plan
-from recollect.knowledge.records import DECIDED, PREFERS, STANDING
-from recollect.store import AMENDMENT, Step
+from recollect.knowledge.material import TEXT_CHARS, Finding, Material, Turn, decided, is_plan
+from recollect.knowledge.records import PREFERS, STANDING
+from recollect.store import AMENDMENT
 
 DEMAND = "demand"
 MESSAGE_CHARS = 900  # of a message that somebody types; a longer one is mostly pasted
@@ -140,7 +140,7 @@ _LEADS_IN = re.compile(
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"^/[\w:-]+\s+")  # before what a user adds to it
-_ASKED_CHANGE = re.compile(
+ASKED_CHANGE = re.compile(  # of a question: for a thing to be otherwise
     r"\b(?:(?:can|could) (?:we|you)|how about (?:we|instead)|any chance we can"
     r"|wonder(?:ing)? if (?:we|it|you) (?:can|could|should)) (?:please |just |also |maybe |not |rather |now )*"
     r"(?!(?:check|look|see|review|run|explain|tell|find|verify|commit|push|help|read|give|show|write|debug|think)\b)"
@@ -194,7 +194,9 @@ def demands(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         if turn.request is None or is_plan(material, turn.request):
             continue
         message = _COMMAND.sub("", material.text(turn.request))
-        if not is_typed(message) or (following is not None and _is_dropped(material, following)):
+        reply = material.text(following.request) if following is not None and following.request is not None else ""
+        is_taken_back = len(reply) <= _DROP_CHARS and _DROPS.search(reply) is not None
+        if is_taken_back or not is_typed(message):
             continue
         said = sentences(message)
         wishes = [(place, confidence) for place, text in enumerate(said) if (confidence := demanded(text))]
@@ -219,20 +221,13 @@ def demanded(sentence: str) -> float:
         return 0.0
     if _UNSURE.search(lowered):
         return 0.0
-    if _is_standing(lowered):
+    if _STANDING.search(lowered) or (_ALWAYS.search(lowered) and not _HAPPENS.search(lowered)):
         confidence = STANDING
     elif _CHOICE.search(lowered) or _AVOIDS.match(sentence):
         confidence = _CHOICE_SURE
     else:
         return 0.0
     return confidence if is_clear(sentence) and not _PASSING.search(lowered) else _DOUBTFUL
-
-
-def _is_standing(lowered: str) -> bool:
-    """Whether a wish is meant for later sessions, too."""
-    if _STANDING.search(lowered):
-        return True
-    return _ALWAYS.search(lowered) is not None and _HAPPENS.search(lowered) is None
 
 
 def is_clear(text: str) -> bool:
@@ -244,20 +239,9 @@ def is_clear(text: str) -> bool:
     return len(named.split()) >= _LEAST_NAMED or _NAMES_IT.search(named[1:]) is not None
 
 
-def asks_change(text: str) -> bool:
-    """Whether a question asks for a thing to be otherwise."""
-    return _ASKED_CHANGE.search(text) is not None
-
-
 def reason_in(text: str) -> str | None:
     match = _REASON.search(text)
     return one_line(match["why"] or match["else"] or match["other"] or "").rstrip(". 。") or None if match else None
-
-
-def _is_dropped(material: Material, following: Turn) -> bool:
-    """Whether the user's next words take back what was said."""
-    said = material.text(following.request) if following.request is not None else ""
-    return len(said) <= _DROP_CHARS and _DROPS.search(said) is not None
 
 
 def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> Finding:
@@ -275,7 +259,11 @@ def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> F
         choice, alternatives = match["choice"].strip("`'\" ") if match else None, [avoided["other"]]
         reason = own_reason or " ".join(said[place + 1 : taken]) or None
         text = " ".join(said[place : taken + 1])
-    reason = reason or _following_reason(said, place)
+    # The next sentence is one if it states how things are rather than asks for more.
+    following = said[place + 1] if place + 1 < len(said) else ""
+    is_statement = _STATES.match(following) is not None and not following.endswith("?") and not demanded(following)
+    if not reason and is_statement and len(following) <= _REASON_CHARS:
+        reason = following.rstrip(". ")
     if reason and not own_reason and reason not in text and len(text) + len(reason) < _WHOLE_CHARS:
         text = f"{text} {reason}"
     details = {
@@ -287,13 +275,6 @@ def _demand(turn: Turn, said: Sequence[str], place: int, confidence: float) -> F
     about = ("preference", choice or sentence)
     evidence = [(turn.request, sentence)]
     return Finding(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, evidence, details)
-
-
-def _following_reason(said: Sequence[str], place: int) -> str | None:
-    """The sentence after a wish, if it states how things are rather than asks for more."""
-    following = said[place + 1] if place + 1 < len(said) else ""
-    is_statement = _STATES.match(following) is not None and not following.endswith("?") and not demanded(following)
-    return following.rstrip(". ") if is_statement and len(following) <= _REASON_CHARS else None
 
 
 RECAP, CORRECTION = "recap", "correction"
@@ -347,7 +328,7 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         assert turn.request is not None
         amends = amends or _AMENDS.search(material.text(turn.request)[:_MOST_CORRECTION]) is not None
         answer = material.trace.answers.get(turn.request.event_uid)
-        if answer is None or _has_worked(turn):
+        if answer is None or any(step.kind in CALLS for step in turn.steps):
             continue
         said = without_code(material.text(answer))
         reply = "" if following is None or following.request is None else material.text(following.request).strip()
@@ -358,7 +339,9 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
             evidence = [(answer, shortened(found, SENTENCE_CHARS))]
             evidence += [(following.request, reply)] if is_agreed and following and following.request else []
             by, confidence = ("user", 0.9) if is_agreed else ("agent", 0.8)
-            recap = _settled(RECAP, found, confidence, evidence, amends=amends, by=by)
+            recap = decided(
+                RECAP, found, found, found, confidence, evidence, AMENDMENT if amends else "decision", by=by
+            )
     if recap is not None:
         yield recap
         return
@@ -366,10 +349,6 @@ def settlements(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
         one for before, turn in pairwise(asked) for one in _correction(material, before, turn, amends=amends)
     ]
     yield from corrections or _amendments(material, asked)
-
-
-def _has_worked(turn: Turn) -> bool:
-    return any(step.kind in CALLS for step in turn.steps)
 
 
 def _recap_in(said: str) -> str:
@@ -397,7 +376,8 @@ def _amendments(material: Material, asked: Sequence[Turn]) -> Iterator[Finding]:
         if turn.request is None or match is None or match[0].lower().startswith("amend"):  # amending is of commits, too
             continue
         if is_typed(message) and _SETS.search(message) and message[-1] != "?":
-            yield _settled(CORRECTION, message, 0.75, [(turn.request, message)], by="user", amends=True)
+            evidence = [(turn.request, message)]
+            yield decided(CORRECTION, message, message, message, 0.75, evidence, AMENDMENT)
 
 
 def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -> Iterator[Finding]:
@@ -406,7 +386,12 @@ def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -
     answer = material.trace.answers.get(before.request.event_uid)
     message = material.text(turn.request).strip()
     corrects = _CORRECTS.match(message)
-    if answer is None or corrects is None or len(message) > _MOST_CORRECTION or _has_worked(before):
+    if (
+        answer is None
+        or corrects is None
+        or len(message) > _MOST_CORRECTION
+        or any(step.kind in CALLS for step in before.steps)
+    ):
         return
     said = sentences(message[corrects.end() :])
     text = shortened(one_line(" ".join(said[:2])), TEXT_CHARS)
@@ -418,22 +403,8 @@ def _correction(material: Material, before: Turn, turn: Turn, *, amends: bool) -
         return  # it is found as a wish
     proposal, _ = proposal_in(material.text(answer))
     evidence = [(turn.request, message), (answer, proposal or answer.summary)]
-    yield _settled(CORRECTION, text, 0.65, evidence, by="user", amends=amends, reason=reason_in(message))
-
-
-def _settled(
-    rule: str,
-    text: str,
-    confidence: float,
-    evidence: Sequence[tuple[Step, str]],
-    *,
-    amends: bool,
-    by: str,
-    reason: str | None = None,
-) -> Finding:
     kind = AMENDMENT if amends else "decision"
-    details = {"by": by, "alternatives": list[str](), "reason": reason}
-    return Finding(rule, DECIDED, (kind, text), ("choice", text), text, confidence, evidence, details)
+    yield decided(CORRECTION, text, text, text, 0.65, evidence, kind, reason=reason_in(message))
 
 
 def says_what(question: str) -> bool:
@@ -444,17 +415,13 @@ def without_code(text: str) -> str:
     return _CODE.sub("\n", text)
 
 
-def _ending(answer: str) -> list[str]:
-    return [sentence.replace("**", "") for sentence in sentences(without_code(answer))[-_MOST_ENDING:]]
-
-
 def proposal_in(answer: str) -> tuple[str, float]:
     """What an answer offers last, and how sure it is what that means; nothing if it only explains.
 
     "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
     guess.
     """
-    ended = _ending(answer)
+    ended = [sentence.replace("**", "") for sentence in sentences(without_code(answer))[-_MOST_ENDING:]]
     last = max((index for index, sentence in enumerate(ended) if _OFFERS.search(sentence)), default=None)
     if last is None:
         return "", 0.0

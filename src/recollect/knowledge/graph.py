@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
+from statistics import mean
 from typing import NamedTuple
 
 from recollect.distill import shortened
@@ -26,7 +27,7 @@ from recollect.knowledge.records import (
     fact_uid,
 )
 from recollect.knowledge.workflows import follow_facts
-from recollect.store import ExchangeRow, SessionFilter, Store, StoredFact
+from recollect.store import ExchangeRow, SessionFilter, Store
 
 _HOPS = 2
 _LATEST = 1_000  # exchanges that workflows are found in
@@ -43,10 +44,7 @@ class _Node(NamedTuple):
         return fact_uid("node", *self)[:12]
 
 
-class _Edge(NamedTuple):
-    source: _Node
-    target: _Node
-    predicate: str
+_Edge = tuple[_Node, _Node, str]  # from, to, and the predicate
 
 
 def find_graph(
@@ -69,7 +67,11 @@ def find_graph(
         sessions = sessions._replace(since_ms=max(sessions.since_ms or 0, oldest_ms or 0) or None)
     stored = store.facts.select(predicates, sessions)
     facts = {fact.fact_uid: fact for fact in with_ends([*map(fact_of, stored), *notes_as_facts(store, repos)])}
-    steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
+    steps = {  # all that a fix changed: a fact names only the first of it
+        fact.fact_uid: [_node(step["kind"], step["name"]) for step in fact.details.get("steps") or ()]
+        for fact in stored
+        if fact.predicate == FIXED_BY
+    }
     held = [
         fact
         for fact in facts.values()
@@ -81,11 +83,14 @@ def find_graph(
             edges[edge].append(fact)
     roots: list[_Node] = []
     if around is not None:
-        roots = [node for node in _nodes(edges) if _is_named(node, around)]
+        asked = around.casefold()
+        roots = [node for node in _nodes(edges) if f"/{node.name.casefold()}".endswith(f"/{asked}")]
         if not roots:
             raise NotFound(f"Nothing is known about: {around}", "`recollect knowledge graph` shows what is known")
-        near = _near(edges, roots)
-        edges = {edge: said for edge, said in edges.items() if edge.source in near and edge.target in near}
+        near = set(roots)
+        for _ in range(_HOPS):
+            near |= {node for edge in edges if not near.isdisjoint(edge[:2]) for node in edge[:2]}
+        edges = {edge: said for edge, said in edges.items() if near.issuperset(edge[:2])}
     return _graph(edges, _strongest(edges, limit, roots), around, roots)
 
 
@@ -93,12 +98,6 @@ def workflow_graph(exchanges: Sequence[ExchangeRow]) -> Graph:
     """Which step follows which in these exchanges' workflows."""
     edges = {edge: [fact] for fact in follow_facts(exchanges) for edge in _edges(fact, ())}
     return _graph(edges, set(_nodes(edges)), None, ())
-
-
-def _changed(fact: StoredFact) -> list[_Node]:
-    """All that a fix changed: a fact names only the first of it."""
-    steps = fact.details.get("steps") or []
-    return [_node(step["kind"], step["name"]) for step in steps]
 
 
 def _node(kind: str, name: str) -> _Node:
@@ -109,26 +108,13 @@ def _edges(fact: Fact, changed: Iterable[_Node]) -> Iterator[_Edge]:
     source = _node(fact.subject_kind, fact.subject)
     for target in dict.fromkeys([_node(fact.object_kind, fact.object), *changed]):
         if source.name != target.name:
-            yield _Edge(source, target, fact.predicate)
+            yield source, target, fact.predicate
         elif fact.repo:  # what was decided, and nothing it was decided about
-            yield _Edge(_Node("repo", fact.repo), target, fact.predicate)
+            yield _Node("repo", fact.repo), target, fact.predicate
 
 
 def _nodes(edges: Iterable[_Edge]) -> dict[_Node, None]:
-    return dict.fromkeys(node for edge in edges for node in (edge.source, edge.target))
-
-
-def _is_named(node: _Node, name: str) -> bool:
-    own, asked = node.name.casefold(), name.casefold()
-    return own == asked or own.endswith(f"/{asked}")
-
-
-def _near(edges: Collection[_Edge], roots: Iterable[_Node]) -> set[_Node]:
-    """The nodes at most so many steps away."""
-    near = set(roots)
-    for _ in range(_HOPS):
-        near |= {node for edge in edges if near & {edge.source, edge.target} for node in (edge.source, edge.target)}
-    return near
+    return dict.fromkeys(node for edge in edges for node in edge[:2])
 
 
 def _strongest(edges: dict[_Edge, list[Fact]], limit: int | None, roots: Collection[_Node]) -> set[_Node]:
@@ -141,41 +127,39 @@ def _strongest(edges: dict[_Edge, list[Fact]], limit: int | None, roots: Collect
     turns: Counter[str] = Counter()
     ranks: dict[_Edge, tuple[bool, int]] = {}
     for edge in ordered:
-        ranks[edge] = (not {edge.source, edge.target} & set(roots), turns[edge.predicate])
-        turns[edge.predicate] += 1
+        source, target, predicate = edge
+        ranks[edge] = (source not in roots and target not in roots, turns[predicate])
+        turns[predicate] += 1
     chosen = set(roots)
     for edge in sorted(ordered, key=ranks.__getitem__):
-        ends = {edge.source, edge.target}
+        ends = set(edge[:2])
         if limit is None or len(chosen | ends) <= limit:
             chosen |= ends
     return chosen
 
 
 def _graph(edges: dict[_Edge, list[Fact]], chosen: set[_Node], around: str | None, roots: Sequence[_Node]) -> Graph:
-    shown = {edge: said for edge, said in edges.items() if edge.source in chosen and edge.target in chosen}
-    counts = Counter(node for edge, said in edges.items() for node in (edge.source, edge.target) for _ in said)
+    shown = {edge: said for edge, said in edges.items() if chosen.issuperset(edge[:2])}
+    counts = Counter(node for edge, said in edges.items() for node in edge[:2] for _ in said)
     return Graph(
         nodes=tuple(GraphNode(node.id, *node, counts[node]) for node in sorted(_nodes(shown))),
         edges=tuple(
             GraphEdge(
-                edge.source.id,
-                edge.target.id,
-                edge.predicate,
+                source.id,
+                target.id,
+                predicate,
                 max(fact.confidence for fact in said),
                 tuple(dict.fromkeys(fact.fact_uid for fact in said)),
-                *_sample(max(said, key=lambda fact: fact.valid_at or "")),
+                newest.session_uid,
+                next((cited.event_uid for cited in newest.evidence), None),
             )
-            for edge, said in sorted(shown.items())
+            for (source, target, predicate), said in sorted(shown.items())
+            for newest in [max(said, key=lambda fact: fact.valid_at or "")]
         ),
         hidden=len(_nodes(edges)) - len(_nodes(shown)),
         around=around,
         roots=tuple(node.id for node in roots),
     )
-
-
-def _sample(fact: Fact) -> tuple[str | None, str | None]:
-    """A session that says it, and where."""
-    return fact.session_uid, next((shown.event_uid for shown in fact.evidence), None)
 
 
 Link = Callable[[GraphNode], str | None]
@@ -241,12 +225,9 @@ def _order(columns: list[list[str]], edges: Sequence[GraphEdge]) -> None:
     heights = {node: row / max(1, len(column)) for column in columns for row, node in enumerate(column)}
     for number in range(_ORDERINGS):
         for column in columns if number % 2 == 0 else reversed(columns):
-            column.sort(key=lambda node: (_mean([heights[other] for other in joined[node]], heights[node]), node))
+            near = {node: [heights[other] for other in joined[node]] or [heights[node]] for node in column}
+            column.sort(key=lambda node: (mean(near[node]), node))
             heights |= {node: row / max(1, len(column)) for row, node in enumerate(column)}
-
-
-def _mean(values: Sequence[float], default: float) -> float:
-    return sum(values) / len(values) if values else default
 
 
 def draw(graph: Graph, link: Link | None = None) -> str:
@@ -281,19 +262,14 @@ def _curve(edge: GraphEdge, places: Mapping[str, tuple[int, int]], names: Mappin
 
 def _box(node: GraphNode, x: int, y: int, is_root: bool, link: Link | None) -> str:
     title = f"{node.kind}: {node.name} ({node.facts} facts)"
+    is_path = node.kind in ("file", "repo") and len(node.name) > _NAME_CHARS  # of which the end says most
+    label = f"…{node.name[1 - _NAME_CHARS :]}" if is_path else shortened(node.name, _NAME_CHARS)
     shape = f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_HIGH}" rx="4"/>'
-    shape += f'<text x="{x + 8}" y="{y + 16}">{escape(_label(node))}</text>'
+    shape += f'<text x="{x + 8}" y="{y + 16}">{escape(label)}</text>'
     kinds = f"node {node.kind}{' root' if is_root else ''}"
     box = f'<g class="{kinds}"><title>{escape(title)}</title>{shape}</g>'
     address = link(node) if link else None
     return f'<a href="{escape(address)}">{box}</a>' if address else box
-
-
-def _label(node: GraphNode) -> str:
-    """The end of a path, the beginning of anything else."""
-    if node.kind in ("file", "repo") and len(node.name) > _NAME_CHARS:
-        return f"…{node.name[1 - _NAME_CHARS :]}"
-    return shortened(node.name, _NAME_CHARS)
 
 
 def as_html(graph: Graph) -> str:
@@ -322,9 +298,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def as_svg(graph: Graph) -> str:
-    """The picture as a file of its own."""
-    return draw(graph).replace(">", f"><style>{_STYLE}</style>", 1) + "\n"
-
-
-DOCUMENTS: dict[str, Callable[[Graph], str]] = {"dot": as_dot, "html": as_html, "svg": as_svg}
+DOCUMENTS: dict[str, Callable[[Graph], str]] = {
+    "dot": as_dot,
+    "html": as_html,
+    "svg": lambda graph: draw(graph).replace(">", f"><style>{_STYLE}</style>", 1) + "\n",  # a file of its own
+}

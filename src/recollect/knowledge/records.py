@@ -328,21 +328,18 @@ def make_note(
 def parse_notes(content: str, origin: str, repo: str | None, group: str) -> list[Note]:
     """The decisions of a file: a JSON list, or the items and record headings of a Markdown file."""
     if content.lstrip().startswith("["):
-        return [
-            make_note(
-                item["text"], str(item.get("topic") or ""), repo, origin, group, since_ms=_date_ms(item.get("date"))
-            )
-            for item in _objects(content)
-        ]
-    return [make_note(text, topic, repo, origin, group, since_ms=since_ms) for text, topic, since_ms in _items(content)]
-
-
-def _objects(content: str) -> list[dict[str, Any]]:
-    try:
-        listed = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return []
-    return [item for item in listed if isinstance(item, dict) and isinstance(item.get("text"), str)]
+        try:
+            listed = [item for item in orjson.loads(content) if isinstance(item, dict)]
+        except orjson.JSONDecodeError:
+            return []
+        items = [(item.get("text"), str(item.get("topic") or ""), _date_ms(item.get("date"))) for item in listed]
+    else:
+        items = list(_items(content))
+    return [
+        make_note(text, topic, repo, origin, group, since_ms=since_ms)
+        for text, topic, since_ms in items
+        if isinstance(text, str)
+    ]
 
 
 def _date_ms(date: Any) -> int | None:

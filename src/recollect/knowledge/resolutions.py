@@ -1,23 +1,252 @@
 """Errors and what fixed them: an error opens when a run fails and closes when the same thing succeeds.
 
-What was changed in between is the resolution, as far as it lasted and belongs to the error; the reason is the agent's
-sentence about it, if it wrote one.
+What was changed in between is the resolution, as far as it lasted and belongs to the error: it is of a line, a file or
+a symbol that the error shows. The reason is the agent's sentence about it, if it wrote one.
 """
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from recollect import schema
 from recollect.distill import one_line, sentences, shell, shortened
 from recollect.knowledge.asking import has_word
-from recollect.knowledge.demands import asks_change
-from recollect.knowledge.facts import Finding, Material, Turn
-from recollect.knowledge.mentions import SUPPRESSES, Mentions, listed, main_changes, symbols_of, wording
+from recollect.knowledge.demands import ASKED_CHANGE
+from recollect.knowledge.material import UNDOES, Block, Change, Finding, Material, Run, Turn, standing
 from recollect.knowledge.records import FAILS_WITH, FIXED_BY, GONE, PASSED
-from recollect.knowledge.runs import UNDOES, Change, Run, standing
-from recollect.knowledge.signature import error_in, fingerprint, place_below, placed_lines, telling_lines
+from recollect.knowledge.signature import error_in, fingerprint, place_below, place_of, placed_lines, telling_lines
 from recollect.store import Step
+from recollect.text import ELLIPSIS
+
+# Names of code, as messages write them: in quotes, after a dot or the word for what it is, or with an underscore or a
+# capital inside; rules of linters, by which they are switched off.
+_SYMBOL = re.compile(
+    r"[`'\"](?:[\w$@./:-]*[./:])?(?P<quoted>[A-Za-z_]\w{2,})(?:\(\))?[`'\"]|[`\"](?P<phrase>[^`\"\n]{4,60})[`\"]"
+    r"|\b(?:undefined:|method|field|function|variable|module|package|attribute|parameter|argument|import) "
+    r"(?P<noun>[A-Za-z_]\w{2,})"
+    r"|\b\w+\.(?P<member>[A-Z]\w{2,})|\b(?P<joined>[A-Za-z]\w*_\w+|[A-Za-z]\w*[a-z0-9][A-Z]\w*)"
+    r"|\b(?P<code>[A-Z]{1,4}\d{3,5}|[A-Z]{6,})\b"
+)
+_RULE_NAMED = re.compile(r"\((?P<linter>[\w/-]{3,})\)$|\b(?P<code>[A-Z]{1,4}\d{3,5})\b")
+SUPPRESSES = re.compile(
+    r"(?://|#|/\*|\{/\*)\s*(?:nolint|noqa|nosec|type: ?ignore|pylint: ?disable|eslint-disable|@ts-(?:ignore|expect))"
+    r"(?P<rules>(?::?[\w ,/\[=-]*)).*"
+)
+_NAMES_A_KIND = re.compile(r"\w*(?:Error|Exception|Warning|Failure)")
+_BEFORE_CODE = " \t>|E"  # marks before a line of code in an output
+_LEAST_SHOWN_CHARS = 8
+_GIST_CHARS = 160
+_SHARED_CHARS = 20  # shown of what two lines share, before where they differ
+_WORDS = re.compile(r"\w{2,}")
+_REPORTS = re.compile(r"t\.(?:Error|Fatal|Log|Skip)f?\(|self\.fail\(|pytest\.fail\(")
+_COMMENT = ("//", "# ", "/*", "*", "--", "<!--", "{/*")
+_AT_LINE, _NEAR_LINE, _SHOWN, _SUPPRESSED, _MOST_SYMBOLS = 6, 3, 5, 12, 6  # what a block is worth for an error
+_ASSERTION_LINES = 3  # between what a test compares and where it says that it failed
+_FUNCTION_LINES = 25  # before which it may be said that a checker shall say nothing of it
+_IN_HEADLINE, _IN_OUTPUT = 2, 1  # what it is worth that a file is named
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """What an error shows: a place and symbols in its headline, files and lines of code in its output."""
+
+    headline: str = ""
+    output: str = ""
+
+    @cached_property
+    def _place(self) -> tuple[str, int, str]:
+        """The file, the line and the message of the headline; no line if a helper of tests says everything there."""
+        file, line, message = place_of(self.headline) or ("", 0, self.headline)
+        said = (shown.partition(f"{file}:{line}: ")[2].split() for shown in self.output.splitlines())
+        return file, 0 if len({words[0] for words in said if words}) > 1 else line, message
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        named = (found[found.lastgroup or 0] for found in _SYMBOL.finditer(self._place[2]))
+        return frozenset(name for name in named if not _NAMES_A_KIND.fullmatch(name))
+
+    @cached_property
+    def _rules(self) -> frozenset[str]:
+        return frozenset(found[found.lastgroup or 0] for found in _RULE_NAMED.finditer(self._place[2]))
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        """The lines of the output, of a list of errors only those below the headline."""
+        lines = self.output.splitlines()
+        start = next((index for index, line in enumerate(lines) if self._place[0] and self.headline in line), None)
+        if start is not None and len([line for line in lines if place_of(line.strip())]) > 1:
+            after = lines[start + 1 :]
+            end = next((index for index, line in enumerate(after) if place_of(line.strip())), len(after))
+            lines = after[:end]
+        code = (" ".join(line.strip(_BEFORE_CODE).split()) for line in lines)
+        return frozenset(line for line in code if len(line) >= _LEAST_SHOWN_CHARS)
+
+    def is_of_file(self, change: Change) -> bool:
+        """Whether a change is of the file in which the headline places the error."""
+        file = self._place[0].removeprefix("./")
+        return bool(file) and (f"/{change.name}".endswith(f"/{file}") or f"/{file}".endswith(f"/{change.name}"))
+
+    def weight(self, change: Change) -> int:
+        """How strongly a change is tied to the error; 0 if not at all."""
+        named = _IN_OUTPUT if _names(self.output, change.name) else 0
+        named = _IN_HEADLINE if _names(self.headline, change.name) else named
+        if change.blocks:
+            return named + max(self.weight_of(change, block) for block in change.blocks)
+        return named + self._symbols_in([change.name])
+
+    def weight_of(self, change: Change, block: Block) -> int:
+        """How much of what the error shows is in a block: its line, a line of its code, its symbols, its rule."""
+        silenced = self._silenced(change, block)
+        if silenced is not None:
+            return silenced
+        lines = [line for line in (*block.removed, *block.added) if line]
+        if all(map(_REPORTS.match, lines)):
+            return 0  # what a test says of its failure made it neither fail nor pass
+        is_at_line = self.is_of_file(change) and block.covers(self._place[1])
+        is_near = "test" in change.name.lower() and self._distance(change, block) <= _ASSERTION_LINES
+        place = _AT_LINE if is_at_line else _NEAR_LINE if is_near else 0
+        shown = _SHOWN if self._shown.intersection(block.removed) else 0
+        return max(place, shown) + self._symbols_in(filter(_does, lines))
+
+    def best(self, changes: Iterable[Change]) -> tuple[Change, Block] | None:
+        """The block, among changes to one file, that fits the error best; None if none stands out."""
+        blocks = [(change, block) for change in changes for block in change.blocks]
+        most = max((self.weight_of(*pair) for pair in blocks), default=0)
+        likely = [pair for pair in blocks if self.weight_of(*pair) == most]
+        # At which column it is only exact ones say: that of a test says where the test noticed.
+        is_exact = f":{self._place[1]}: " not in self.headline
+        if len(likely) == 1 and (most or not is_exact or not self._is_placed(*likely[0])):
+            return likely[0]
+        near = [pair for pair in likely if self._distance(*pair) <= _FUNCTION_LINES]
+        is_told = most or len(blocks) == 1
+        return min(near, key=lambda pair: self._distance(*pair)) if near and is_told else None
+
+    def _distance(self, change: Change, block: Block) -> int:
+        """How many lines a block is away from the error; many if nobody knows."""
+        return block.distance(self._place[1]) if self._is_placed(change, block) else sys.maxsize
+
+    def _is_placed(self, change: Change, block: Block) -> bool:
+        return self.is_of_file(change) and block.line is not None
+
+    def gist(self, block: Block) -> str:
+        """What a block did, in a line: the lines that went and came for the error, or the first ones."""
+        gone, come = list(filter(None, block.removed)), list(filter(None, block.added))
+        removed = max(  # lines in both moved, or were indented
+            _without(gone, come),
+            key=lambda line: (
+                _REPORTS.match(line) is None,
+                self._is_at(block, line),
+                line in self._shown,
+                _does(line),
+                self._symbols_in([line]),
+            ),
+            default="",
+        )
+        words = set(_WORDS.findall(removed))
+        added = max(
+            _without(come, gone),
+            key=lambda line: (
+                self._is_silencing(line),
+                _REPORTS.match(line) is None,
+                _does(line),
+                not removed.startswith(line),
+                len(words & set(_WORDS.findall(line))) + self._symbols_in([line]),
+            ),
+            default="",
+        )
+        is_alike = bool(words & set(_WORDS.findall(added)))
+        if not removed or (self._is_silencing(added) and not is_alike):
+            return f"added `{shortened(added, _GIST_CHARS)}`" if added else ""
+        is_in_place = len(gone) in (1, len(come)) or [removed, added] == [gone[0], *come[:1]]
+        is_now_a_comment = _does(removed) and not _does(added)
+        if not added or is_now_a_comment or not (is_alike or is_in_place):
+            return f"removed `{shortened(removed, _GIST_CHARS)}`"
+        if (appended := added.removeprefix(removed).strip()) not in ("", added):
+            return f"added `{shortened(appended, _GIST_CHARS // 2)}` after `{shortened(removed, _GIST_CHARS // 2)}`"
+        # Where they differ far from their beginning, from a little before that place on.
+        pairs = enumerate(zip(removed, added, strict=False))
+        start = next((index for index, (a, b) in pairs if a != b), min(len(removed), len(added))) - _SHARED_CHARS
+        start = start if start > _GIST_CHARS // 2 - 2 * _SHARED_CHARS else 0
+        removed, added = (f"{ELLIPSIS}{line[start:]}" if start else line for line in (removed, added))
+        return f"`{shortened(removed, _GIST_CHARS // 2)}` became `{shortened(added, _GIST_CHARS // 2)}`"
+
+    def deletes_check(self, change: Change, block: Block) -> bool:
+        """Whether a block took away the line with which a test said that it failed, and no other says so instead."""
+        if not self.is_of_file(change) or any(map(_REPORTS.match, block.added)):
+            return False
+        return any(_REPORTS.match(line) is not None and self._is_at(block, line) for line in block.removed)
+
+    def _is_at(self, block: Block, line: str) -> bool:
+        index = None if block.line is None else self._place[1] - block.line
+        return index is not None and 0 <= index < len(block.removed) and block.removed[index] == line
+
+    def _silenced(self, change: Change, block: Block) -> int | None:
+        """What a block is worth that has a checker say nothing: much if it is of the error's rule, else none.
+
+        None if it does anything else, too.
+        """
+        lines = [line for line in block.added if line not in block.removed]
+        if any(map(self._is_silencing, lines)):
+            is_near = not self._place[0] or self._distance(change, block) <= _FUNCTION_LINES
+            return _SUPPRESSED if is_near else 0
+        is_silencing = any(map(SUPPRESSES.search, lines))
+        code = [
+            [text for line in side if (text := SUPPRESSES.sub("", line).strip())]
+            for side in (block.removed, block.added)
+        ]
+        return 0 if is_silencing and code[0] == code[1] else None
+
+    def _is_silencing(self, line: str) -> bool:
+        found = SUPPRESSES.search(line)
+        return found is not None and any(rule in found["rules"] for rule in self._rules)
+
+    def _symbols_in(self, lines: Iterable[str]) -> int:
+        text = "\n".join(lines)
+        return min(_MOST_SYMBOLS, sum(has_word(text, symbol) for symbol in self.symbols))
+
+
+MOST_STEPS = 6  # of a resolution
+
+
+def main_changes(changes: Iterable[Change], mentions: Mentions) -> list[Change]:
+    """The changes that belong to the error, each file or command once; all of them if it shows none of them.
+
+    Each has the gist of the block that belongs most to it, if one can be told from the others.
+    """
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((change.kind, change.name), []).append(change)
+    weighed = [(max(map(mentions.weight, made)), made) for made in groups.values()]
+    weighed.sort(key=lambda one: (-one[0], "test" in one[1][0].name.lower(), one[1][0].name.endswith(".md")))
+    most = weighed[0][0] if weighed else 0
+    chosen = [made for weight, made in weighed if 2 * weight > most or not most][:MOST_STEPS]
+    best = [mentions.best(made) for made in chosen]
+    is_told = bool(best) and (best[0] is not None or not chosen[0][0].blocks)
+    return [
+        replace(found[0], gist=mentions.gist(found[1])) if found and is_told else made[-1]
+        for made, found in zip(chosen, best, strict=True)
+    ]
+
+
+def _without(lines: list[str], others: list[str]) -> list[str]:
+    """Lines that are not among others; all of them if each is."""
+    known = set(others)
+    return [line for line in lines if line not in known] or lines
+
+
+def _does(line: str) -> bool:
+    """Whether a line does something: a comment tells less of a change, unless it is all there is."""
+    return not line.startswith(_COMMENT) or SUPPRESSES.match(line) is not None
+
+
+def _names(text: str, path: str) -> bool:
+    """Whether a text names a file, or the tests of it."""
+    file = path.rpartition("/")[2]
+    stem = file.rpartition(".")[0]
+    return file in text or (bool(stem) and any(f"{stem}{mark}" in text for mark in ("_test.", ".test.", ".spec.")))
+
 
 EXPLANATION_CHARS = 240
 _MESSAGES_READ = 6
@@ -100,7 +329,7 @@ def _says_why(sentence: str) -> bool:
 def is_about(sentence: str, error: str, change: str) -> bool:
     """Whether a sentence is about an error or a change: it names code that they have, or shares telling words."""
     both = f"{error}\n{change}"
-    if symbols := symbols_of(sentence):
+    if symbols := Mentions(sentence).symbols:
         named = f"{both}\n{both.replace('_', ' ')}"  # `test_add` is about `add`
         return any(has_word(named, symbol) for symbol in symbols)
     return len(_telling(sentence) & _telling(both)) >= _LEAST_SHARED
@@ -269,11 +498,14 @@ def _fixed(
     headline, output = error.last.headline, material.text(error.last.result)
     mentions = Mentions(place_below(headline, output), output)
     steps = main_changes(made, mentions)
-    why = explanation(material, error.last.position, success.position, headline, wording(steps))
+    blocks = [block for change in steps for block in change.blocks]
+    wording = [change.name for change in steps] + [line for block in blocks for line in block.removed + block.added]
+    why = explanation(material, error.last.position, success.position, headline, "\n".join(wording))
     chooser = _asked_between(material, turns, error.last.position, made[-1].position)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
     confidence = _confidence(error, success, steps, made, mentions, has_why=why is not None)
-    changed = listed(change.sentence for change in steps)
+    named = [change.sentence for change in steps[:3]]
+    changed = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
     text, receipt = f"`{shortened(headline, _HEADLINE_CHARS)}` was fixed by {changed}", f"{PASSED}{success.command}"
     if success.has_failed:
         text = f"`{shortened(headline, _HEADLINE_CHARS)}` was gone after {changed}; the next run failed otherwise"
@@ -281,6 +513,8 @@ def _fixed(
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
+    # It is also known by lines of its output that the run after the fix did not print.
+    left = {error.first.signature, *(telling_lines(material.text(success.result)) if success.has_failed else ())}
     details = {
         "headline": shortened(headline, 300),
         "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
@@ -290,7 +524,7 @@ def _fixed(
         "quote": quote,
         "tried": [change.sentence for change in main_changes(error.tried, mentions)],
         "fixed_ms": success.result.ts_ms,
-        "lines": [] if is_listed else _lines_gone(material, error, success),
+        "lines": [] if is_listed else [line for line in telling_lines(output) if line not in left],
         "command": shortened(one_line(error.first.command), 200),
         "passed": None if success.has_failed else shortened(one_line(success.command), 200),
     }
@@ -315,13 +549,6 @@ def _leaves_out_tests(material: Material, error: _Open, made: Sequence[Change]) 
         or any(_SKIPS_TEST.search(line) for block in blocks for line in block.added if line not in block.removed)
         or not (gone - come).isdisjoint(match["name"] for match in _FAILED_TEST.finditer(output))
     )
-
-
-def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
-    """By what else the error is known: lines of its output that the run after the fix did not print."""
-    left = {error.first.signature}
-    left.update(telling_lines(material.text(success.result)) if success.has_failed else ())
-    return [line for line in telling_lines(material.text(error.last.result)) if line not in left]
 
 
 def _confidence(
@@ -374,5 +601,5 @@ def _asked_between(material: Material, turns: Sequence[Turn], start: int, end: i
     said = material.text(asked[-1]).strip().lower() if asked else ""
     if not 0 < len(said) <= _ASKED_CHARS or said.startswith(("/", "<", "[")) or _GOES_ON.fullmatch(said):
         return None
-    is_question = "?" in said and not asks_change(said)
+    is_question = "?" in said and not ASKED_CHANGE.search(said)
     return None if is_question or "\n--- fail" in f"\n{said}" or error_in(said) else asked[-1]

@@ -140,7 +140,11 @@ def make_rehearsal(store: Store, sessions: SessionFilter) -> Rehearsal:
     chosen = {fact.fact_uid for fact in store.facts.select((FAILS_WITH, DECIDED), sessions)}
     met = [fact for fact in everything if fact.predicate == FAILS_WITH and fact.fact_uid in chosen]
     answers = [fact for fact in everything if fact.rule == ANSWER]
-    repeats = [*_errors(met, everything), *_questions([one for one in answers if one.fact_uid in chosen], answers)]
+    repeats = list(_errors(met, everything))
+    for fact in (one for one in answers if one.fact_uid in chosen):
+        earlier = (one for one in answers if one.subject.casefold() == fact.subject.casefold())
+        if known := [one for one in earlier if _was_known(one, fact)]:
+            repeats.append(_repeat("question", fact, known[-1], known[-1].text))
     solved = [repeat for repeat in repeats if repeat.kind == "error" and repeat.seconds is not None]
     repeats.sort(key=lambda repeat: (repeat.at or "", repeat.fact_uid))
     return Rehearsal(
@@ -170,7 +174,16 @@ def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iter
         failed = [one for one in failures[fact.subject, fact.object] if _was_known(one, fact)]
         earlier = {_root(one) for one in failed if _is_same_work(one, fact)}
         if known:
-            best = max(known, key=lambda one: _worth(one, fact))
+            # Of the same repository, small enough to copy, sure, recent.
+            best = max(
+                known,
+                key=lambda one: (
+                    one.repo == fact.repo,
+                    one.details["step_count"] <= _FEW_STEPS,
+                    one.confidence,
+                    one.since_ms or 0,
+                ),
+            )
             seen.add((_root(fact), fact.object))
             yield _repeat("error", fact, best, best.text)
         elif len(earlier) >= _LEAST_FAILURES and not fixes[fact.object] and not fact.object.startswith(_TEST):
@@ -188,42 +201,24 @@ def _is_usable(fix: StoredFact, fact: StoredFact, fixes: Mapping[str, Sequence[S
         return False
     if fact.object.startswith(_TEST) and not set(details["lines"]) & set(fact.details.get("lines", ())):
         return False
-    if _test_file(headline) != _test_file(details["headline"]):
+    tests = [found and found["file"] for found in map(_SAID_BY_TEST.match, (headline, details["headline"]))]
+    if tests[0] != tests[1]:
         return False
     if fix.object_kind != "edit" or details.get("why"):
         return True
     own = [one.details for one in fixes[fact.object] if one.session_uid == fact.session_uid]
     if not own:  # nobody solved it again
         return fix.repo == fact.repo
-    touched = {_file(step["name"]) for one in own for step in one["steps"]}
-    return any(_file(step["name"]) in touched or _file(step["name"]) in headline for step in details["steps"])
+    touched = {step["name"].rpartition("/")[2] for one in own for step in one["steps"]}
+    return any(
+        step["name"].rpartition("/")[2] in touched or step["name"].rpartition("/")[2] in headline
+        for step in details["steps"]
+    )
 
 
 def _is_same_work(earlier: StoredFact, fact: StoredFact) -> bool:
     """Whether two errors are of the same command, if they say no more than that it took too long."""
     return _TIMED_OUT.search(fact.object) is None or earlier.details.get("command") == fact.details.get("command")
-
-
-def _worth(fix: StoredFact, fact: StoredFact) -> tuple[bool, bool, float, int, str]:
-    """The best of several fixes: of the same repository, small enough to copy, sure, recent."""
-    is_small = fix.details["step_count"] <= _FEW_STEPS
-    return fix.repo == fact.repo, is_small, fix.confidence, fix.since_ms or 0, fix.fact_uid
-
-
-def _test_file(headline: str) -> str | None:
-    found = _SAID_BY_TEST.match(headline)
-    return found["file"] if found else None
-
-
-def _file(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _questions(asked: Sequence[StoredFact], answers: Sequence[StoredFact]) -> Iterator[Repeat]:
-    for fact in asked:
-        known = [one for one in answers if one.subject.casefold() == fact.subject.casefold() and _was_known(one, fact)]
-        if known:
-            yield _repeat("question", fact, known[-1], known[-1].text)
 
 
 def _was_known(earlier: StoredFact, fact: StoredFact) -> bool:

@@ -283,13 +283,13 @@ def mask(line: str) -> str:
         return test
     line = _PLACE.sub("", line, count=1)
     keeps_names = differs_by_name(line)
+
+    def last_name(path: re.Match[str]) -> str:
+        return re.split(r"[\\/]", path[0].rstrip("\\/"))[-1]
+
     for pattern, replacement in _MASKS:
-        line = pattern.sub(_last_name if keeps_names and replacement == "<path>" else replacement, line)
+        line = pattern.sub(last_name if keeps_names and replacement == "<path>" else replacement, line)
     return _SPACES.sub(" ", line).strip(" .:;,")[:MOST_CHARS].strip()
-
-
-def _last_name(path: re.Match[str]) -> str:
-    return re.split(r"[\\/]", path[0].rstrip("\\/"))[-1]
 
 
 def _failed_test(line: str) -> str | None:

@@ -2,18 +2,17 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby, islice, pairwise, takewhile
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
+from recollect.distill import CALLS, PAUSE_MS, is_work, shell, shortened, words
 from recollect.kinds import KIND_FAMILY, SessionKey
 from recollect.knowledge.asking import relevance, topic_words
-from recollect.knowledge.facts import Material, Turn
+from recollect.knowledge.material import Material, Run, Turn
 from recollect.knowledge.records import FOLLOWS, Evidence, Fact, FailingCommand, Route, Workflow, fact_uid
-from recollect.knowledge.runs import Run
 from recollect.store import ExchangeRow, SessionFilter, StatRow, Step, Store
 from recollect.text import ELLIPSIS, plural
 
@@ -105,16 +104,23 @@ def find_workflows(exchanges: Sequence[ExchangeRow], least_support: int = _LEAST
     patterns = _patterns([exchange.steps.split() for exchange in exchanges], least_support)
     found: list[tuple[float, Workflow, set[int]]] = []
     for pattern, places in patterns.items():
-        lift = _lift(pattern, patterns, len(exchanges))
+        # How much more often both parts come together than by chance, where it is weakest.
+        splits = [len(patterns[pattern[:cut]]) * len(patterns[pattern[cut:]]) for cut in range(1, len(pattern))]
+        lift = len(places) * len(exchanges) / max(splits) if splits else 0.0
         sessions = {exchanges[position].session_uid for position in places}
         if lift >= _LEAST_LIFT and len(sessions) >= _LEAST_SUPPORT and _is_telling(pattern):
             score = len(places) * (len(pattern) - 1) * min(lift, 4.0)
             found.append((score, _workflow(pattern, [exchanges[position] for position in places], lift), set(places)))
     found.sort(key=lambda one: (-one[0], one[1].steps))
     chosen: list[tuple[Workflow, set[int]]] = []
-    for _, workflow, exchanges_of in found:
-        if not any(_says_the_same(workflow, exchanges_of, *other) for other in chosen):
-            chosen.append((workflow, exchanges_of))
+    for _, workflow, taken in found:
+        for other, also_taken in chosen:
+            steps, others = set(workflow.steps), set(other.steps)
+            shared = len(taken & also_taken) / min(len(taken), len(also_taken))
+            if len(steps & others) / len(steps | others) >= _SAME_STEPS and shared >= _SAME_EXCHANGES:
+                break
+        else:
+            chosen.append((workflow, taken))
     return [workflow for workflow, _ in chosen]
 
 
@@ -138,40 +144,27 @@ def follow_facts(exchanges: Sequence[ExchangeRow]) -> list[Fact]:
         for earlier, later in pairwise(flow.steps):
             pairs[later, earlier] = max(pairs.get((later, earlier), flow), flow, key=lambda one: one.support)
     times = {one.request_uid: rfc3339(one.since_ms) for one in exchanges}
-    return [_follows(later, earlier, flow, times[flow.event_uid]) for (later, earlier), flow in pairs.items()]
-
-
-def _follows(later: str, earlier: str, flow: Workflow, at: str | None) -> Fact:
-    text = f"`{later}` follows `{earlier}`: {plural(flow.support, 'time')} in {plural(flow.sessions, 'session')}"
-    return Fact(
-        fact_uid=fact_uid(FOLLOWS, later, earlier),
-        predicate=FOLLOWS,
-        subject_kind="step",
-        subject=later,
-        object_kind="step",
-        object=earlier,
-        text=text,
-        confidence=flow.success_rate if flow.success_rate is not None else _LEAST_SURE,
-        method="workflow",
-        valid_at=at,
-        recorded_at=at or "",
-        session_uid=flow.session_uid,
-        agent=flow.agents[0],
-        evidence=(Evidence(flow.event_uid, text, flow.session_uid),),
-    )
-
-
-def _lift(pattern: tuple[str, ...], patterns: Mapping[tuple[str, ...], Sequence[int]], total: int) -> float:
-    """How much more often both parts of an order come together than by chance, where it is weakest."""
-    support = len(patterns[pattern])
-    splits = [(pattern[:cut], pattern[cut:]) for cut in range(1, len(pattern))]
-    return min((support * total / (len(patterns[one]) * len(patterns[two])) for one, two in splits), default=0.0)
-
-
-def _says_the_same(one: Workflow, places: set[int], other: Workflow, other_places: set[int]) -> bool:
-    shared_steps = len(set(one.steps) & set(other.steps)) / len(set(one.steps) | set(other.steps))
-    shared = len(places & other_places) / min(len(places), len(other_places))
-    return shared_steps >= _SAME_STEPS and shared >= _SAME_EXCHANGES
+    facts = []
+    for (later, earlier), flow in pairs.items():
+        text = f"`{later}` follows `{earlier}`: {plural(flow.support, 'time')} in {plural(flow.sessions, 'session')}"
+        fact = Fact(
+            fact_uid=fact_uid(FOLLOWS, later, earlier),
+            predicate=FOLLOWS,
+            subject_kind="step",
+            subject=later,
+            object_kind="step",
+            object=earlier,
+            text=text,
+            confidence=flow.success_rate if flow.success_rate is not None else _LEAST_SURE,
+            method="workflow",
+            valid_at=times[flow.event_uid],
+            recorded_at=times[flow.event_uid] or "",
+            session_uid=flow.session_uid,
+            agent=flow.agents[0],
+            evidence=(Evidence(flow.event_uid, text, flow.session_uid),),
+        )
+        facts.append(fact)
+    return facts
 
 
 def _patterns(sequences: Sequence[Sequence[str]], least_support: int) -> dict[tuple[str, ...], list[int]]:
@@ -290,7 +283,7 @@ def _route(store: Store, one: ExchangeRow) -> Route | None:
 def _taken(store: Store, key: SessionKey, steps: Sequence[Step]) -> Iterator[str]:
     """List what was edited and run, in order, each with its failure; a step repeated at once appears once."""
     errors = {step.call_id: step.summary.removeprefix("failed: ") for step in steps if step.kind == schema.ERROR}
-    calls = [step for step in steps if step.kind in CALLS and step.role == "assistant" and _does(step)]
+    calls = [step for step in steps if step.kind in CALLS and step.role == "assistant" and is_work(step)]
     payloads = store.steps.payloads(key, [step for step in calls if step.summary.endswith(ELLIPSIS)])
     last = ""
     for step in calls:
@@ -301,8 +294,3 @@ def _taken(store: Store, key: SessionKey, steps: Sequence[Step]) -> Iterator[str
         if done != last:
             yield done
         last = done
-
-
-def _does(call: Step) -> bool:
-    command = shell.command_of(call.summary)
-    return call.kind == schema.EDIT or (command is not None and not shell.only_looks(command))

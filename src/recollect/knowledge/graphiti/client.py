@@ -38,8 +38,8 @@ from redis.exceptions import RedisError
 
 from recollect.clock import as_datetime
 from recollect.errors import RecollectError
+from recollect.knowledge.graphiti import FALKORDB_SCHEMES, GraphitiSettings
 from recollect.knowledge.graphiti.plan import BudgetReached, Episode, TokenMeter
-from recollect.knowledge.graphiti.settings import FALKORDB_SCHEMES, GraphitiSettings
 from recollect.knowledge.records import Fact
 from recollect.text import Progress
 
@@ -65,7 +65,13 @@ async def open_graph(settings: GraphitiSettings, group_id: str, password: str | 
     """Connect to the graph of a group, which is made if there is none; a failing database raises RecollectError."""
     driver = None
     try:
-        driver = _driver(settings, group_id, password)
+        url = urlsplit(settings.url)
+        if url.scheme in FALKORDB_SCHEMES:
+            host, port = url.hostname or "127.0.0.1", url.port or 6379
+            driver = FalkorDriver(host, port, url.username, password, database=group_id)
+        else:
+            address = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+            driver = Neo4jDriver(address, url.username or "neo4j", password)
         await driver.build_indices_and_constraints()
         yield Graph(driver, group_id)
     except (RedisError, Neo4jError, DriverError, OSError) as error:
@@ -76,14 +82,6 @@ async def open_graph(settings: GraphitiSettings, group_id: str, password: str | 
     finally:
         if driver is not None:
             await driver.close()
-
-
-def _driver(settings: GraphitiSettings, group_id: str, password: str | None) -> Any:
-    url = urlsplit(settings.url)
-    if url.scheme in FALKORDB_SCHEMES:
-        host, port = url.hostname or "127.0.0.1", url.port or 6379
-        return FalkorDriver(host, port, url.username, password, database=group_id)
-    return Neo4jDriver(f"{url.scheme}://{url.netloc.rpartition('@')[2]}", url.username or "neo4j", password)
 
 
 def make_graphiti(graph: Graph, settings: GraphitiSettings, api_key: str | None, meter: TokenMeter) -> Graphiti:
@@ -110,12 +108,10 @@ class _Model(OpenAIGenericClient):  # type: ignore[misc]
         answer = await super()._generate_response(*args, **options)
         for listed, names in _NAMED.items():
             if isinstance(answer.get(listed), list):
-                answer[listed] = [one for one in answer[listed] if not any(_is_stop_word(one, name) for name in names)]
+                said = ([str(one.get(name, "")) for name in names if isinstance(one, dict)] for one in answer[listed])
+                is_bare = [any(set(name.casefold().split()) <= set(STOPWORDS) for name in given) for given in said]
+                answer[listed] = [one for one, bare in zip(answer[listed], is_bare, strict=True) if not bare]
         return answer
-
-
-def _is_stop_word(item: Any, name: str) -> bool:
-    return isinstance(item, dict) and set(str(item.get(name, "")).casefold().split()) <= set(STOPWORDS)
 
 
 class MeteredClient:
@@ -192,22 +188,23 @@ _BAD_ANSWERS = (ValueError, KeyError, EmptyResponseError, RefusalError)  # of a 
 
 
 @dataclass(slots=True)
-class EpisodesPushed:
-    """What pushing exchanges did, and what the model took for it, to the token.
+class Pushed:
+    """What a push did: how many facts or exchanges were `written`, and `removed`. `facts` are all that are there now.
 
-    `failed` exchanges got an answer that made no sense; they and those `left` are pushed next time.
+    Tokens are what the model took for exchanges, to the token. `failed` exchanges got an answer that made no sense;
+    they and those `left` are pushed next time.
     """
 
-    mode: str = "episodes"
-    exchanges: int = 0
+    mode: str
+    written: int = 0
+    removed: int = 0
+    facts: int = 0
     failed: int = 0
     left: int = 0
-    removed: int = 0
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     tokens: int = 0
-    tokens_per_exchange: int = 0
     tokens_today: int = 0
     tokens_this_month: int = 0
     budget: int = 0
@@ -217,7 +214,6 @@ class EpisodesPushed:
         """Take over what was counted."""
         self.calls, self.tokens = meter.calls, meter.tokens
         self.input_tokens, self.output_tokens = meter.input_tokens, meter.output_tokens
-        self.tokens_per_exchange = meter.tokens // self.exchanges if self.exchanges else 0
         self.tokens_today, self.tokens_this_month = meter.today, meter.this_month
         self.budget, self.is_budget_reached = meter.budget, meter.is_spent
 
@@ -231,7 +227,7 @@ async def pushed_names(graph: Graph) -> dict[str, dict[str, str]]:
 
 
 async def push_episodes(
-    graph: Graph, graphiti: Graphiti, episodes: Sequence[Episode], report: EpisodesPushed, progress: Progress
+    graph: Graph, graphiti: Graphiti, episodes: Sequence[Episode], report: Pushed, progress: Progress
 ) -> None:
     """Add the episodes that are not in the graph yet, the oldest first, until the budget is reached."""
     sagas = await pushed_names(graph)
@@ -245,7 +241,7 @@ async def push_episodes(
             sagas[episode.saga][episode.name] = await _push(
                 graphiti, graph, episode, list(sagas[episode.saga].values())
             )
-            report.exchanges += 1
+            report.written += 1
         except BudgetReached:
             report.left += len(waiting) - number
             return
@@ -299,19 +295,8 @@ _DELETE_LONE_NODES = (
 )
 
 
-@dataclass(slots=True)
-class FactsPushed:
-    """What pushing facts changed in the graph. `facts` are all that are in it now."""
-
-    mode: str = "facts"
-    facts: int = 0
-    edges_written: int = 0
-    nodes_written: int = 0
-    edges_removed: int = 0
-
-
 async def push_facts(
-    graph: Graph, facts: Sequence[Fact], chosen: Collection[str] | None, own: Collection[str], report: FactsPushed
+    graph: Graph, facts: Sequence[Fact], chosen: Collection[str] | None, own: Collection[str], report: Pushed
 ) -> None:
     """Make the graph hold these facts, of `chosen` sessions or of all; what they superseded ends there, too.
 
@@ -325,10 +310,12 @@ async def push_facts(
         if (uuid in edges and row["mark"] != edges[uuid].attributes["mark"])
         or (uuid not in edges and row["origin"] in own)
     }
-    wanted = edges if chosen is None else _chosen_edges(facts, chosen)
+    named = {fact.fact_uid for fact in facts if chosen is None or any(e.session_uid in chosen for e in fact.evidence)}
+    # What a chosen fact took the place of goes with it.
+    wanted = {_uuid("fact", fact.fact_uid) for fact in facts if named & {fact.fact_uid, fact.superseded_by}}
     new = [edge for uuid, edge in edges.items() if uuid in changed or (uuid in wanted and uuid not in present)]
-    named = {row["uuid"] for row in await graph.rows(_NODES)}
-    nodes = [node for node in _nodes(facts, graph.group_id, new) if node.uuid not in named]
+    known = {row["uuid"] for row in await graph.rows(_NODES)}
+    nodes = [node for node in _nodes(facts, graph.group_id, new) if node.uuid not in known]
     await graph.rows(_DELETE_EDGES, uuids=list(changed))
     for start in range(0, len(nodes), _BATCH):
         await add_nodes_and_edges_bulk(graph.driver, [], [], nodes[start : start + _BATCH], [], WordEmbedder())
@@ -336,14 +323,8 @@ async def push_facts(
         await add_nodes_and_edges_bulk(graph.driver, [], [], [], new[start : start + _BATCH], WordEmbedder())
     await graph.rows(_DELETE_LONE_NODES)
     report.facts += len(present) - len(changed) + len(new)
-    report.edges_written += len(new)
-    report.nodes_written += len(nodes)
-    report.edges_removed += sum(uuid not in edges for uuid in changed)
-
-
-def _chosen_edges(facts: Sequence[Fact], chosen: Collection[str]) -> set[str]:
-    uids = {fact.fact_uid for fact in facts if any(shown.session_uid in chosen for shown in fact.evidence)}
-    return {_uuid("fact", fact.fact_uid) for fact in facts if fact.fact_uid in uids or fact.superseded_by in uids}
+    report.written += len(new)
+    report.removed += sum(uuid not in edges for uuid in changed)
 
 
 def _uuid(*parts: str) -> str:
@@ -351,16 +332,12 @@ def _uuid(*parts: str) -> str:
     return str(uuid5(NAMESPACE_URL, "\0".join(("recollect", *parts))))
 
 
-def _node_uuid(group_id: str, kind: str, name: str) -> str:
-    return _uuid("entity", group_id, kind, name)
-
-
 def _nodes(facts: Iterable[Fact], group_id: str, edges: Iterable[EntityEdge]) -> list[EntityNode]:
     needed = {uuid for edge in edges for uuid in (edge.source_node_uuid, edge.target_node_uuid)}
     nodes: dict[str, EntityNode] = {}
     for fact in facts:
         for kind, name in ((fact.subject_kind, fact.subject), (fact.object_kind, fact.object)):
-            uuid = _node_uuid(group_id, kind, name)
+            uuid = _uuid("entity", group_id, kind, name)
             if uuid in needed and uuid not in nodes:
                 label = kind.title().replace("_", "")
                 at = as_datetime(fact.recorded_at)
@@ -386,8 +363,8 @@ def _edge(fact: Fact, group_id: str) -> EntityEdge:
         group_id=group_id,
         name=fact.predicate.upper(),
         fact=fact.text,
-        source_node_uuid=_node_uuid(group_id, fact.subject_kind, fact.subject),
-        target_node_uuid=_node_uuid(group_id, fact.object_kind, fact.object),
+        source_node_uuid=_uuid("entity", group_id, fact.subject_kind, fact.subject),
+        target_node_uuid=_uuid("entity", group_id, fact.object_kind, fact.object),
         created_at=as_datetime(fact.recorded_at),
         valid_at=as_datetime(fact.valid_at),
         invalid_at=as_datetime(fact.invalid_at),

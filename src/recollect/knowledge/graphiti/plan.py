@@ -79,6 +79,9 @@ def iter_episodes(session: Session, exchanges: Sequence[Exchange], now: datetime
     """
     ended = as_datetime(session.ended_at)
     is_quiet = ended is None or now - ended > _QUIET
+    of_repo = f", repository {session.repo}" if session.repo else ""
+    on_branch = f", branch {session.git_branch}" if session.git_branch else ""
+    description = f"coding session with the agent {session.agent}{of_repo}{on_branch}"
     whole = {number: list(parts) for number, parts in groupby(exchanges, lambda exchange: exchange.number)}
     saga = saga_name(session.native_session_id)
     for number, parts in whole.items():
@@ -90,13 +93,7 @@ def iter_episodes(session: Session, exchanges: Sequence[Exchange], now: datetime
             body = excerpt("\n".join(lines), _BODY_CHARS)
             if not has_failed_only:
                 name = f"{saga}-{number}"
-                yield Episode(session.session_uid, session.group, saga, name, at, _description(session), body)
-
-
-def _description(session: Session) -> str:
-    of_repo = f", repository {session.repo}" if session.repo else ""
-    on_branch = f", branch {session.git_branch}" if session.git_branch else ""
-    return f"coding session with the agent {session.agent}{of_repo}{on_branch}"
+                yield Episode(session.session_uid, session.group, saga, name, at, description, body)
 
 
 def make_forecast(
@@ -139,12 +136,11 @@ def facts_by_group(store: Store) -> dict[str, list[Fact]]:
     for note, verdict in store.facts.notes():
         if verdict != "rejected":
             groups[note.group_name].append(fact_of_note(note, verdict))
-    return {group: merged([*with_ends(facts), *_follows(store, group)]) for group, facts in groups.items()}
-
-
-def _follows(store: Store, group: str) -> list[Fact]:
-    of_group = SessionFilter(chosen=(("group", (group,)),))
-    return follow_facts(store.facts.exchanges(of_group, _LATEST))
+    merged_groups = {}
+    for group, facts in groups.items():
+        exchanges = store.facts.exchanges(SessionFilter(chosen=(("group", (group,)),)), _LATEST)
+        merged_groups[group] = merged([*with_ends(facts), *follow_facts(exchanges)])
+    return merged_groups
 
 
 def merged(facts: Iterable[Fact]) -> list[Fact]:

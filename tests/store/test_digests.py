@@ -1,17 +1,21 @@
 """Digests in the store: made once, made again when they must be, never worse than before."""
 
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
 import pytest
 
 from recollect import analysis, schema
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.analysis.distiller import TINY_BYTES
-from recollect.api import Memory
+from recollect.api import Filters, Memory, open_memory
 from recollect.errors import NotFound, StoreDamaged
 from recollect.store import ANY_SESSION
+from recollect.store.sqlite import checksums
 from recollect.store.tables.digest_rows import seal_digest
-from tests.builders import AGENT, Home, event, sweep, usage
+from tests.builders import AGENT, BEGIN_MS, Home, event, sweep, usage
 
 
 @pytest.fixture
@@ -104,7 +108,7 @@ def test_a_digest_is_never_replaced_by_one_that_covers_less(tmp_path: Path, home
     before = memory.digest(session)
     with memory._store._cache.transaction() as connection:
         connection.execute("DELETE FROM events WHERE position > 2")
-    memory._store.streams.set_dirty()
+    memory._store.streams.set_all_dirty()
 
     memory.sweep()
 
@@ -152,7 +156,7 @@ def test_a_sealed_digest_is_extended_by_what_comes_after(tmp_path: Path, home: H
     assert (found.request_count, found.covers.event_count) == (3, 6)
     assert [quote.text for quote in found.requests] == [f"please do thing {number}" for number in (1, 3, 5)]
     assert memory.stats("agent").lines[0].turns == 3
-    memory._store.streams.set_dirty()
+    memory._store.streams.set_all_dirty()
     memory.sweep()
     assert memory.digest(after) == found  # extending again from the same part adds nothing
     assert memory.stats("agent").lines[0].turns == 3
@@ -272,3 +276,32 @@ def test_a_session_that_turned_out_to_be_none_leaves_nothing(tmp_path: Path, hom
 
     for table in ("digests", "signals", "activity", "tool_use", "command_use", "digest_text"):
         assert memory._store._memory.value(f"SELECT count(*) FROM {table}") == 0
+
+
+def test_what_an_older_version_counted_by_hours_is_kept_and_said_to_be_so(tmp_path: Path, home: Home) -> None:
+    call = event("s1", 1, schema.TOOL_CALL, "ran ls", role="assistant", tool="shell", call_id="c1")
+    told = event("s1", 2, schema.TOOL_RESULT, "ok", role="tool", tool="shell")
+    told.call_id = "c1"
+    home.write("a", event("s1", 0, role="user"), call, told, usage("s1", "u", output_tokens=7))
+    sweep(tmp_path / "store", home).close()
+    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"), vfs=checksums.layer())) as connection:
+        version = connection.pragma("user_version")
+        for table, old, minutes in (("activity", "hour", 60), ("tool_use", "day", 1440), ("command_use", "day", 1440)):
+            connection.execute("DROP INDEX IF EXISTS activity_by_minute")
+            connection.execute(f"ALTER TABLE {table} RENAME COLUMN minute TO {old}")
+            connection.execute(f"UPDATE {table} SET {old} = {old} / {minutes}")
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN span")
+        connection.execute("ALTER TABLE tool_use DROP COLUMN event")
+        connection.execute("ALTER TABLE command_use DROP COLUMN event")
+        connection.execute("CREATE INDEX activity_by_hour ON activity (hour)")
+        connection.pragma("user_version", version - 2)
+
+    with open_memory(tmp_path / "store") as memory:
+        moment = datetime.fromtimestamp(BEGIN_MS / 1000, UTC).replace(minute=30).isoformat()
+        exact, cut = memory.stats("command"), memory.stats("month", Filters(since=moment))
+
+    assert [(line.name, line.uses) for line in exact.lines] == [("ls", 1)]
+    assert exact.notes == ()
+    assert cut.total.output_tokens == 7
+    assert len(cut.notes) == 1
+    assert "1 session" in cut.notes[0]

@@ -1,20 +1,228 @@
-"""What a session ran and changed, in order: commands with how they went, the edits between them block by block, and
-which of these were left in the end. What was undone, or written anew before it helped, fixed nothing."""
+"""What a rule reads of a session: its exchanges, what it ran and changed, and how what is found becomes a fact.
+
+Commands come with how they went, and the edits between them block by block, as far as these were left in the end: what
+was undone, or written anew before it helped, fixed nothing.
+"""
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
 
 from recollect import schema
 from recollect.agentkit.calls import FileChange, Hunk
 from recollect.agents import get_adapter
-from recollect.distill import CALLS, SuiteRun, Trace, one_line, shell, shortened
+from recollect.distill import (
+    CALLS,
+    PAUSE_MS,
+    Payloads,
+    Subject,
+    SuiteRun,
+    Trace,
+    one_line,
+    payload_text,
+    shell,
+    shortened,
+    weighed,
+)
 from recollect.kinds import HANDED_PLAN
-from recollect.knowledge.facts import Material
+from recollect.knowledge.records import DECIDED, FIXED_BY, HAS_VALUE, PREFERS, SURE, TOUCHES, fact_uid
 from recollect.knowledge.signature import fingerprint, headline_of
-from recollect.store import Step
-from recollect.text import ELLIPSIS
+from recollect.store import FactRow, Response, Step
+from recollect.text import ELLIPSIS, evidence
+
+QUOTE_CHARS = 200
+NAME_CHARS = 160
+TEXT_CHARS = 400
+MOST_EVIDENCE = 6
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is at hand of a session: its row, its agent, and its events read once."""
+
+    subject: Subject
+    agent: str
+    is_human: bool  # what is asked for comes from a person, not from another agent
+    trace: Trace
+    payloads: Payloads
+    responses: Sequence[Response]
+    _texts: dict[bytes, str] = field(default_factory=dict)
+
+    @cached_property
+    def spending(self) -> "Spending":
+        return Spending(self.responses, self.subject.usd)
+
+    def text(self, step: Step) -> str:
+        """All that an event says, or its summary, without what an earlier recall put into it."""
+        text = self._texts.get(step.event_uid)
+        if text is None:
+            text = evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+            self._texts[step.event_uid] = text
+        return text
+
+    def active_ms(self, start: int, end: int) -> int:
+        """The working time from one step to another: a long silence is none."""
+        times = [step.ts_ms for step in self.trace.steps[start : end + 1] if step.ts_ms is not None]
+        return sum(b - a for a, b in pairwise(times) if 0 <= b - a <= PAUSE_MS)
+
+
+class Spending:
+    """What the responses of a session used, added up once: it is asked for of every exchange and every error."""
+
+    def __init__(self, responses: Sequence[Response], usd: float | None) -> None:
+        timed = sorted(
+            (
+                one.ts_ms,
+                one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens,
+                weighed(one),
+            )
+            for one in responses
+            if one.ts_ms is not None
+        )
+        self._times = [ts_ms for ts_ms, _, _ in timed]
+        self._tokens = [0, *accumulate(tokens for _, tokens, _ in timed)]
+        self._weights = [0.0, *accumulate(weight for _, _, weight in timed)]
+        self._total, self._usd = sum(map(weighed, responses)), usd
+
+    def between(self, began: int | None, ended: int | None) -> dict[str, Any]:
+        """The tokens and the share of the session's money after one moment and up to another."""
+        if began is None or ended is None:
+            return {"tokens": None, "usd": None}
+        start, end = bisect_right(self._times, began), bisect_right(self._times, ended)
+        end = max(start, end)
+        usd = None
+        if self._usd is not None and self._total:
+            usd = round(self._usd * (self._weights[end] - self._weights[start]) / self._total, 6)
+        return {"tokens": self._tokens[end] - self._tokens[start], "usd": usd}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fact as a rule finds it. The first of its evidence is what it is known by."""
+
+    rule: str
+    predicate: str
+    subject: tuple[str, str]  # kind and name
+    object: tuple[str, str]
+    text: str
+    confidence: float
+    evidence: Sequence[tuple[Step, str]]  # events, and what each says
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def decided(
+    rule: str,
+    topic: str,
+    choice: str,
+    text: str,
+    confidence: float,
+    evidence: Sequence[tuple[Step, str]],
+    kind: str = "decision",
+    **details: Any,
+) -> Finding:
+    """What was decided on a topic, by the user if nothing else is said."""
+    details = {"by": "user", "alternatives": [], "reason": None} | details
+    return Finding(rule, DECIDED, (kind, topic), ("choice", choice), text, confidence, evidence, details)
+
+
+def fact_rows(findings: Iterable[Finding], began_ms: int | None) -> list[FactRow]:
+    """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it.
+
+    What cites events without a time holds since the session began.
+    """
+    numbers: Counter[tuple[str, str, str]] = Counter()
+    rows = []
+    for finding in findings:
+        first = finding.evidence[0][0]
+        key = (finding.rule, finding.predicate, first.uid)
+        cited = finding.evidence[:MOST_EVIDENCE]
+        rows.append(
+            FactRow(
+                fact_uid=fact_uid(*key, str(numbers[key])),
+                rule=finding.rule,
+                predicate=finding.predicate,
+                subject_kind=finding.subject[0],
+                subject=shortened(finding.subject[1], NAME_CHARS),
+                object_kind=finding.object[0],
+                object=shortened(finding.object[1], NAME_CHARS),
+                text=shortened(finding.text, TEXT_CHARS),
+                confidence=round(min(max(finding.confidence, 0.0), SURE), 2),
+                since_ms=began_ms if first.ts_ms is None else first.ts_ms,
+                details=dict(finding.details),
+                evidence=[{"event_uid": step.uid, "quote": shortened(said, QUOTE_CHARS)} for step, said in cited],
+            )
+        )
+        numbers[key] += 1
+    return rows
+
+
+def distinct(rows: Iterable[FactRow]) -> tuple[FactRow, ...]:
+    """Facts of a session, each once: a failure where it was met first, a fix as it was in the end.
+
+    A value or a decision may come back after another one; only what says the same again at once is left out.
+    """
+    kept: dict[Hashable, FactRow] = {}
+    last: dict[tuple[str, str], str] = {}
+    for row in rows:
+        key: Hashable = (row.predicate, row.subject, row.object)
+        if row.predicate in (DECIDED, PREFERS, HAS_VALUE):
+            if last.get((row.predicate, row.subject)) != row.object:
+                kept[row.fact_uid] = row
+            last[row.predicate, row.subject] = row.object
+        elif row.predicate == FIXED_BY:
+            kept.pop(key, None)
+            kept[key] = row
+        elif row.predicate == TOUCHES:  # a request may be made twice
+            kept[row.fact_uid] = row
+        else:
+            kept.setdefault(key, row)
+    return tuple(kept.values())
+
+
+_PLAN_REQUEST = re.compile(r"implement (?:the following|this) plan\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A request with everything until the next one. The first may have none."""
+
+    request: Step | None
+    start: int
+    end: int
+    steps: Sequence[Step]
+    uids: frozenset[bytes]
+
+    def has(self, step: Step) -> bool:
+        return step.event_uid in self.uids
+
+    @property
+    def was_stopped(self) -> bool:
+        return any(step.kind == schema.HUMAN_INTERVENTION for step in self.steps[-2:])
+
+
+def is_plan(material: Material, request: Step) -> bool:
+    """Whether a request hands the agent a plan, which another agent wrote, to implement."""
+    is_likely = request.summary.startswith(HANDED_PLAN) or _PLAN_REQUEST.match(request.summary) is not None
+    return is_likely and _PLAN_REQUEST.match(material.text(request).lstrip()) is not None
+
+
+def turns_of(trace: Trace) -> list[Turn]:
+    """The exchanges of a session, in order."""
+    requests = {step.event_uid for step in trace.requests}
+    starts = [position for position, step in enumerate(trace.steps) if step.event_uid in requests]
+    bounds = [*([] if starts[:1] == [0] else [0]), *starts, len(trace.steps)]
+    turns = []
+    for start, end in pairwise(bounds):
+        steps = trace.steps[start:end]
+        first = steps[0] if steps and steps[0].event_uid in requests else None
+        turns.append(Turn(first, start, end, steps, frozenset(step.event_uid for step in steps)))
+    return turns
+
 
 _BETWEEN = 3  # lines that a comparison of texts leaves in what was written anew
 
@@ -47,8 +255,7 @@ def blocks_of(hunks: Iterable[Hunk]) -> tuple[Block, ...]:
 
 def _blocks(hunk: Hunk) -> Iterator[tuple[Block, int]]:
     """The blocks of a hunk, each with the number of lines left before it. Spaces in a line count for nothing."""
-    removed: list[str] = []
-    added: list[str] = []
+    removed, added = list[str](), list[str]()
     passed = left = 0
     for line in (*hunk.lines, " "):
         if line[:1] == "-":
@@ -63,20 +270,18 @@ def _blocks(hunk: Hunk) -> Iterator[tuple[Block, int]]:
             removed, added = [], []
 
 
-def _joined(blocks: Iterable[tuple[Block, int]]) -> Iterator[Block]:
+def _joined(blocks: Iterable[tuple[Block, int]]) -> list[Block]:
     """The blocks, of which one that only went and one next to it that only came are the same piece of work."""
-    last: Block | None = None
+    joined: list[Block] = []
     for block, left in blocks:
-        if last is not None and left <= _BETWEEN and not (last.added or block.removed):
-            last = replace(last, added=block.added)
-        elif last is not None and left <= _BETWEEN and not (last.removed or block.added):
-            last = replace(block, added=last.added)
+        last = joined[-1] if joined and left <= _BETWEEN else None
+        if last is not None and not (last.added or block.removed):
+            joined[-1] = replace(last, added=block.added)
+        elif last is not None and not (last.removed or block.added):
+            joined[-1] = replace(block, added=last.added)
         else:
-            if last is not None:
-                yield last
-            last = block
-    if last is not None:
-        yield last
+            joined.append(block)
+    return joined
 
 
 COMMAND_CHARS = 160
@@ -148,15 +353,14 @@ class Run:
             return False
         if self.is_test and earlier.is_test:
             return shell.covers_tests(self.command, earlier.command)
-        return all(_covers(self.command, earlier.command, family) for family in checked)
+        return all(self._covers(earlier, family) for family in checked)
 
-
-def _covers(command: str, other: str, family: str) -> bool:
-    """Whether a command has a program do what it did in another one: a check may take more at a time, else the same."""
-    wide, narrow = shell.given(command, family), shell.given(other, family)
-    if wide == narrow or _CHECKS.search(family) is None:
-        return wide == narrow
-    return all(any(name == folder or name.startswith(f"{folder}/") for name in narrow) for folder in wide)
+    def _covers(self, earlier: "Run", family: str) -> bool:
+        """Whether a program does what it did in another run: a check may take more at a time, else the same."""
+        wide, narrow = shell.given(self.command, family), shell.given(earlier.command, family)
+        if wide == narrow or _CHECKS.search(family) is None:
+            return wide == narrow
+        return all(any(name == folder or name.startswith(f"{folder}/") for name in narrow) for folder in wide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +399,9 @@ def steps_to_read(trace: Trace) -> list[Step]:
             or step.event_uid in failed
             or (step.kind == schema.TOOL_RESULT and step.call_id in edits)  # has the lines of the edit
             or step.summary.startswith("proposed a plan")
-            or _may_hide_failure(trace, step)
+            or (
+                step.kind == schema.TOOL_RESULT and _is_piped_check(shell.command_of(_call_of(trace, step) or "") or "")
+            )
             or (step.kind == schema.TOOL_RESULT and _call_of(trace, step) in failing)
             or (step.kind in CALLS and step.summary.startswith(shell.RAN) and step.summary.endswith(ELLIPSIS))
         ):
@@ -208,11 +414,9 @@ def _call_of(trace: Trace, step: Step) -> str | None:
     return call.summary if call is not None else None
 
 
-def _may_hide_failure(trace: Trace, step: Step) -> bool:
-    """Whether a result that looks well may be of a check whose failure its pipe hides."""
-    call = trace.calls.get(step.call_id or "") if step.kind == schema.TOOL_RESULT else None
-    command = shell.command_of(call.summary) if call is not None else None
-    return command is not None and _CHECKS.search(command) is not None and _PIPED.search(command) is not None
+def _is_piped_check(command: str) -> bool:
+    """Whether a pipe may hide that a check failed."""
+    return _CHECKS.search(command) is not None and _PIPED.search(command) is not None
 
 
 def runs_of(material: Material) -> list[Run]:
@@ -258,8 +462,7 @@ def _has_failed(
         return None  # refused, cut off, or an answer by exit code
     if _STARTED.search(material.text(result)[:COMMAND_CHARS]) or command.rstrip().endswith(("&", "& disown")):
         return None  # only begun
-    is_hidden = _PIPED.search(command) is not None and _CHECKS.search(command) is not None
-    if is_hidden and _COMPLAINT.search(material.text(result)[-_OUTPUT_CHARS:]):
+    if _is_piped_check(command) and _COMPLAINT.search(material.text(result)[-_OUTPUT_CHARS:]):
         return True
     return None if test is not None else False  # of tests that say nothing nobody knows
 
@@ -332,7 +535,8 @@ def standing(material: Material, made: Sequence[Change], changes: Sequence[Chang
         if change.kind == "edit" and change.edit is not None and change.edit.hunks:
             later = [other for other in changes if other.position > change.position]
             after = [block for other in later if other.name == change.name for block in other.blocks]
-            blocks = tuple(block for block in change.blocks if not any(_reverts(other, block) for other in after))
+            put_back = {(other.added, other.removed) for other in after if other.added}
+            blocks = tuple(block for block in change.blocks if (block.removed, block.added) not in put_back)
             if blocks and not _is_restored(material, change, later):
                 left.append(replace(change, blocks=blocks))
         else:
@@ -349,7 +553,8 @@ def _rejoined(changes: Iterable[Change]) -> list[Change]:
             for index, earlier in enumerate(joined):
                 parts = [part for part in earlier.blocks if earlier.name == change.name and _goes_on(block, part)]
                 if parts:
-                    block = _whole(parts[0], block)
+                    kept = tuple(line for line in block.removed if line not in parts[0].added)
+                    block = Block(parts[0].removed + kept, block.added, parts[0].line)
                     rest = tuple(part for part in earlier.blocks if part is not parts[0])
                     joined[index] = replace(earlier, blocks=rest)
             if block.removed != block.added:
@@ -365,41 +570,27 @@ def _goes_on(block: Block, earlier: Block) -> bool:
     return not block.removed and earlier.line is not None and earlier.line == block.line
 
 
-def _whole(earlier: Block, block: Block) -> Block:
-    kept = tuple(line for line in block.removed if line not in earlier.added)
-    return Block(earlier.removed + kept, block.added, earlier.line)
-
-
 def _placed(made: Sequence[Change]) -> Iterator[Change]:
     """The changes with the lines of their blocks as they were numbered before the first of them."""
     moves: dict[str, list[tuple[int, int]]] = defaultdict(list)  # from which line on, and by how many
     for change in made:
-        earlier = moves[change.name]
-        yield replace(change, blocks=tuple(_before(block, earlier) for block in change.blocks))
-        moves[change.name] = earlier + [
+        placed = []
+        for block in change.blocks:
+            if (line := block.line) is not None:
+                for start, count in reversed(moves[change.name]):
+                    line = max(start, line - count) if line > start else line
+            placed.append(replace(block, line=line))
+        yield replace(change, blocks=tuple(placed))
+        moves[change.name] += [
             (block.line, len(block.added) - len(block.removed))
             for block in reversed(change.blocks)
             if block.line is not None
         ]
 
 
-def _before(block: Block, moves: Sequence[tuple[int, int]]) -> Block:
-    if block.line is None:
-        return block
-    line = block.line
-    for start, count in reversed(moves):
-        line = max(start, line - count) if line > start else line
-    return replace(block, line=line)
-
-
-def _reverts(other: Block, block: Block) -> bool:
-    """Whether a block puts back what another one took away, and the other way round."""
-    return bool(block.removed) and (other.removed, other.added) == (block.added, block.removed)
-
-
 def _is_restored(material: Material, change: Change, later: Sequence[Change]) -> bool:
     """Whether git brought the file back before the change was committed."""
-    committed = [commit.call.seq for commit in material.trace.commits if commit.call.seq > change.step.seq]
+    committed = [call.seq for call, _ in material.trace.commits if call.seq > change.step.seq]
     file = change.name.rpartition("/")[2]
     undoing = (other for other in later if other.kind == "command" and UNDOES.search(other.name))
     restored = [other.step.seq for other in undoing if file in other.name or _OF_ALL_FILES.search(other.name)]
