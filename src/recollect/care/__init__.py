@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from recollect.care.doctor import PROBLEM, Finding, examine
     from recollect.care.inspect import inspect_store
     from recollect.care.install import Installation, Installer
-    from recollect.care.repair import RepairReport, apply_repair, plan_repair, rehydrate_session
+    from recollect.care.repair import RepairReport, apply_repair, plan_repair, rehydrate_session, repair_steps
     from recollect.care.schedule import (
         LOG_NAME,
         WATCH,

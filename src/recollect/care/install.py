@@ -115,20 +115,18 @@ _PATIENCE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that installing or removing does: `run` a command, or `copy`, `write`, `change` or `remove` a file."""
-
-    agent: str
-    action: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
 class Installation:
-    """What is to be done for some agents, or was; `advice` is what is left for the user."""
+    """What is to be done for some agents, or was; `advice` is what is left for the user.
 
-    steps: list[Step] = field(default_factory=list)
+    Each step has the `agent`, an `action` and its `target`: `run` a command, or `copy`, `write`, `change` or `remove` a
+    file.
+    """
+
+    steps: list[dict[str, str]] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
+
+    def add(self, agent: str, action: str, *targets: object) -> None:
+        self.steps.extend({"agent": agent, "action": action, "target": str(target)} for target in targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,24 +148,25 @@ class Installer:
                 raise NotFound(f"Unknown agent: {name}", f"known: {', '.join(known)}")
         agents = list(names) or [agent for agent, host in known.items() if shutil.which(host.program)]
         if not agents:
-            raise NotFound(
-                "No agent's program was found", f"looked for: {', '.join(h.program for h in known.values())}"
-            )
+            programs = ", ".join(host.program for host in known.values())
+            raise NotFound("No agent's program was found", f"looked for: {programs}")
         return agents
 
     def plan(self, agents: Sequence[str]) -> Installation:
         """What installing would do. Changes nothing."""
-        plan = Installation([Step("", "write", str(self._marketplace))] if self.with_plugin else [])
+        plan = Installation()
+        if self.with_plugin:
+            plan.add("", "write", self._marketplace)
         for agent in agents:
             host = _host(agent)
             if self._commands(agent) and shutil.which(host.program) is None:
                 raise NotFound(f"Program not found: {host.program}", "install it, or put its folder on your PATH")
             for path in self._configs(agent):
-                copied = f"{path} to {_copy_of(path).name}"
-                plan.steps.extend([Step(agent, "copy", copied)] if path.exists() else [])
-                plan.steps.append(Step(agent, "change", str(path)))
-            plan.steps.extend(Step(agent, "run", shlex.join(words)) for words in self._commands(agent))
-            plan.steps.extend(Step(agent, "write", str(path)) for path in self._own_files(agent))
+                if path.exists():
+                    plan.add(agent, "copy", f"{path} to {_copy_of(path).name}")
+                plan.add(agent, "change", path)
+            plan.add(agent, "run", *map(shlex.join, self._commands(agent)))
+            plan.add(agent, "write", *self._own_files(agent))
             plan.advice.extend([host.advice] if host.advice else [])
         return plan
 
@@ -241,15 +240,14 @@ class Installer:
         plan = Installation()
         for agent in agents or record:
             installer = self._as_recorded(record[agent])
-            plan.steps.extend(Step(agent, "run", shlex.join(words)) for words in installer._removal(agent))
-            plan.steps.extend(Step(agent, "change", path) for path in record[agent]["files"])
-            plan.steps.extend(Step(agent, "remove", str(path)) for path in installer._own_files(agent))
-            left = [str(self._root(agent) / name) for name in _host(agent).leftovers]
-            plan.advice.extend(
-                f"{adapters()[agent].profile.display_name} keeps its own caches: {path}" for path in left
-            )
+            plan.add(agent, "run", *map(shlex.join, installer._removal(agent)))
+            plan.add(agent, "change", *record[agent]["files"])
+            plan.add(agent, "remove", *installer._own_files(agent))
+            name = adapters()[agent].profile.display_name
+            left = [self._root(agent) / path for path in _host(agent).leftovers]
+            plan.advice.extend(f"{name} keeps its own caches: {path}" for path in left)
         if record and self._marketplace.exists() and record.keys() <= set(agents or record):
-            plan.steps.append(Step("", "remove", str(self._marketplace)))
+            plan.add("", "remove", self._marketplace)
         return plan
 
     def remove(self, agents: Sequence[str]) -> Installation:

@@ -19,10 +19,10 @@ import msgspec
 import orjson
 
 from recollect.agentkit.protocol import SessionInfo
-from recollect.care.bundle import (
-    BundleWriter,
-    Form,
-    compressed,
+from recollect.care.backup import (
+    EXPORT,
+    SESSIONS_NAME,
+    opened_bundle,
     private_file,
     read_bundle,
     read_folder,
@@ -64,17 +64,6 @@ from recollect.sweep import sweep
 from recollect.text import Progress
 
 FILE_SUFFIX = ".tar.zst"
-SESSIONS = "sessions.jsonl"
-
-
-def is_part(name: str) -> bool:
-    """Whether a file of this name belongs in an export."""
-    parts = name.split("/")
-    is_pack = len(parts) == 2 and parts[0] == "packs" and name.endswith(".pack")
-    return is_pack or name == SESSIONS
-
-
-FORM = Form("recollect-export", 2, is_part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +92,17 @@ def export_sessions(store: Store, path: Path, sessions: Sequence[Session], progr
             writer.write(sessions, progress)
             counts = {"sessions": len(sessions), "events": writer.events}
             if is_file:
-                _bundle(folder, beside, counts)
+                with opened_bundle(beside, EXPORT) as bundle:
+                    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+                        bundle.add_file(file.relative_to(folder).as_posix(), file)
+                    bundle.finish(counts=counts)
             else:
-                write_manifest(folder, FORM, counts=counts)
+                write_manifest(folder, EXPORT, counts=counts)
         finally:
             if is_file:
                 remove(folder)
     size = sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
     return ExportReport(str(path), len(sessions), writer.events, size, writer.damaged, not store.read_only)
-
-
-def _bundle(folder: Path, target: Path, counts: dict[str, int]) -> None:
-    with compressed(target) as stream:
-        bundle = BundleWriter(stream, FORM)
-        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-            bundle.add_file(file.relative_to(folder).as_posix(), file)
-        bundle.finish(counts=counts)
 
 
 class _Writer:
@@ -132,7 +116,7 @@ class _Writer:
         self.events = self.damaged = 0
 
     def write(self, sessions: Sequence[Session], progress: Progress) -> None:
-        with private_file(self._folder / SESSIONS) as file:
+        with private_file(self._folder / SESSIONS_NAME) as file:
             for number, session in enumerate(sessions, start=1):
                 file.write(orjson.dumps(self._line(session)) + b"\n")
                 progress("exporting", number, len(sessions))
@@ -195,7 +179,7 @@ class ExportedSession:
         self.above = {session["parent_session_uid"], session["root_session_uid"]}
         self.lasting = [(str(table), dict(values)) for table, values in line["lasting"]]
         pack: str | None = line["pack"]
-        if pack is not None and not (is_part(pack) and (folder / pack).is_file()):
+        if pack is not None and not (EXPORT.is_part(pack) and (folder / pack).is_file()):
             raise ValueError(f"no such pack: {pack}")
         self._pack = folder / pack if pack else None
         self._sources = {hash_source(source["host"], source["path"]): source for source in line["sources"]}
@@ -354,10 +338,10 @@ def import_sessions(store: Store, settings: Settings, path: Path, progress: Prog
     """Import an export, a folder or a file; what is held already stays as it is."""
     try:
         if path.is_dir():
-            read_folder(path, FORM)
+            read_folder(path, EXPORT)
             return _import(store, settings, path, path, progress)
         with work_folder(store.folder, "importing") as unpacked:
-            read_bundle(path, unpacked, FORM, progress)
+            read_bundle(path, unpacked, EXPORT, progress)
             return _import(store, settings, path, unpacked, progress)
     except OSError as error:
         raise StoreUnwritable(
@@ -369,7 +353,7 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
     before, events_new = store.sessions.count(), 0
     hint = "nothing was changed; export it again"
     try:
-        lines = (folder / SESSIONS).read_bytes().splitlines()
+        lines = (folder / SESSIONS_NAME).read_bytes().splitlines()
         sessions = {session.key: session for session in (ExportedSession(orjson.loads(line), folder) for line in lines)}
         redactor = Protection(store.folder, settings.redaction).redactor()
         tombstones = Tombstones(store.tombstones, store.sources)

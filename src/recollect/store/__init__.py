@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
     from recollect.store.sqlite.locks import (
         SweepState,
-        WatchState,
         has_live,
         is_sweeping,
         note_finished,

@@ -189,33 +189,29 @@ def _write_sweep(folder: Path, state: dict[str, Any]) -> None:
 WATCH_NAME = "watch.pid"
 
 
-class WatchState(NamedTuple):
-    """`every_minutes` is None for one that sweeps what changes as it changes."""
-
-    pid: int
-    since_ms: int
-    every_minutes: float | None
-
-
 @contextmanager
-def watch_lock(folder: Path, state: WatchState) -> Iterator[None]:
-    """Be the one process that watches for this store; raises Busy if there is another."""
+def watch_lock(folder: Path, since_ms: int, every_minutes: float | None) -> Iterator[None]:
+    """Be the one process that watches for this store; raises Busy if there is another.
+
+    `every_minutes` is None for one that sweeps what changes as it changes.
+    """
     path = folder / WATCH_NAME
-    other = read_watch_state(folder)
-    if other is not None:
-        raise Busy(f"Already watching this store: process {other.pid}", f"to stop it: kill {other.pid}")
+    if other := read_watch_state(folder):
+        raise Busy(f"Already watching this store: process {other[0]}", f"to stop it: kill {other[0]}")
     with try_lock(path):
-        path.write_bytes(orjson.dumps(state._asdict()))
+        state = {"pid": os.getpid(), "since_ms": since_ms, "every_minutes": every_minutes}
+        path.write_bytes(orjson.dumps(state))
         yield
         os.truncate(path, 0)
 
 
-def read_watch_state(folder: Path) -> WatchState | None:
-    """The process that watches for this store now; None if there is none."""
+def read_watch_state(folder: Path) -> tuple[int, int, float | None] | None:
+    """The process that watches for this store now, since when, and every how many minutes; None if there is none."""
     path = folder / WATCH_NAME
     try:
-        return WatchState(**orjson.loads(path.read_bytes())) if path.exists() and is_held(path) else None
-    except (OSError, ValueError, TypeError):
+        state = orjson.loads(path.read_bytes()) if path.exists() and is_held(path) else None
+        return (state["pid"], state["since_ms"], state["every_minutes"]) if state else None
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
