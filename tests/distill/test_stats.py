@@ -22,7 +22,7 @@ from recollect.api import Filters, Memory, open_memory
 from recollect.cli import main
 from recollect.errors import UsageError
 from recollect.recall import BREAKDOWNS
-from recollect.store.sqlite import checksums
+from recollect.store.sqlite.database import checksum_layer
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.conftest import SHARED, needs_shared, swept
 
@@ -479,7 +479,7 @@ def test_any_minute_may_begin_and_end_a_period(tmp_path: Path, home: Home, zone:
 def test_what_an_older_version_counted_by_hours_is_kept_and_said_to_be_so(tmp_path: Path, home: Home) -> None:
     home.write("a", event("s1", 0, role="user"), *_call("s1", 1, "ls"), usage("s1", "u", output_tokens=7))
     sweep(tmp_path / "store", home).close()
-    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"), vfs=checksums.layer())) as connection:
+    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"), vfs=checksum_layer())) as connection:
         version = connection.pragma("user_version")
         for table, old, minutes in (("activity", "hour", 60), ("tool_use", "day", 1440), ("command_use", "day", 1440)):
             connection.execute("DROP INDEX IF EXISTS activity_by_minute")

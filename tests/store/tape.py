@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-from recollect.store.sqlite import checksums
+from recollect.store.sqlite.database import checksum_layer
 
 SECTOR_BYTES = 512
 _JOURNALS = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
@@ -264,7 +264,7 @@ class _TapedVFS(apsw.VFS):  # type: ignore[misc]
 def taped(folder: Path) -> Iterator[Tape]:
     """Tape what this process does below a folder, which must be empty."""
     tape = Tape(folder)
-    checksums.layer()  # loaded before there is a listener that it would stand on
+    checksum_layer()  # loaded before there is a listener that it would stand on
     listener = _TapedVFS(tape)
     apsw.connection_hooks.append(_make_exclusive)
     with pytest.MonkeyPatch.context() as patch:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         sessions_of,
         without_text,
     )
-    from recollect.store.check import MARK_NAME, Check, forget_marks, read_marks, write_marks
+    from recollect.store.check import MARK_NAME, Check, forget_marks, iter_damaged_pages, read_marks, write_marks
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     from recollect.store.ports import StoreReads
     from recollect.store.replacement import Quarantine, files_of, finish_replacing, rebuild_cache, replace_store
     from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
-    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_damaged_pages
-    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
+    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, PAGE_BYTES, file_system_type
     from recollect.store.sqlite.locks import (
         SweepState,
         has_live,

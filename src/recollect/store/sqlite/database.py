@@ -2,6 +2,10 @@
 
 Never open, copy or hash a database file in a process that has it open: closing any descriptor of
 the file drops SQLite's locks on it (measured: the live writer's lock goes from 1 to 0).
+
+Every page has a checksum, so that a flipped bit is noticed and never taken for content: SQLite's own checks look at
+structure, and of 60 flipped bytes they found 2. The checksums are kept by a file system layer of SQLite that comes with
+apsw; where a build lacks it, databases work without.
 """
 
 import os
@@ -17,7 +21,6 @@ import orjson
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
 from recollect.files import has_no_room, is_full, sync, unwritable
-from recollect.store.sqlite import checksums
 from recollect.store.sqlite.locks import NOTE_BYTES, queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
@@ -27,6 +30,10 @@ NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
 )
 
+PAGE_BYTES = 4096  # of every database, whatever a damaged header says
+RESERVED_BYTES = 8  # room for the checksum at the end of each page: cannot be added later
+_LAYER = "cksmvfs"
+_LAYER_FILES = ("cksumvfs.so", "cksumvfs.dylib", "cksumvfs.dll")
 # Whether all pages of a database have checksums. Words, so that no flipped byte turns one into the other.
 _CHECKSUMS_KEPT, _CHECKSUMS_NONE = "kept", "none"
 
@@ -79,15 +86,15 @@ class Database:
         """SQLite takes missing bytes of the last page for zeros. With a write-ahead log, they may be in that."""
         wal = self.path.with_name(f"{self.path.name}-wal")
         with translated(self.path):
-            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % checksums.PAGE_BYTES:
+            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % PAGE_BYTES:
                 raise _damaged(self.path)
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
             self.is_new = self._is_new()
             if self.is_new:
-                self.connection.pragma("page_size", checksums.PAGE_BYTES)
-                self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
+                self.connection.pragma("page_size", PAGE_BYTES)
+                self.connection.reserve_bytes(reserve=RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
             for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": _NORMAL, "FULL": _FULL}[synchronous])):
@@ -110,11 +117,11 @@ class Database:
         """Check every page that is read from here on, and read again those that were read before."""
         if self.has_checksums():
             self.connection.execute("PRAGMA shrink_memory")
-            checksums.set_verification(self.connection, True)
+            _set_verification(self.connection, True)
 
     def _keep_checksums(self) -> None:
         """Note whether every page has a checksum; writing all pages anew adds those that are missing."""
-        has_layer = checksums.layer() is not None
+        has_layer = checksum_layer() is not None
         if self.has_checksums() == has_layer:
             return
         if has_layer and not self.is_new:
@@ -300,6 +307,32 @@ class Database:
         self.connection.close()
 
 
+@cache
+def checksum_layer() -> str | None:
+    """The name of the layer that keeps checksums, loaded once in a process; None where there is none."""
+    folder = Path(apsw.__file__).parent / "sqlite_extra_binaries"
+    library = next((folder / name for name in _LAYER_FILES if (folder / name).exists()), None)
+    if library is None:
+        return None
+    before = apsw.vfs_names()[0]
+    connection = apsw.Connection(":memory:")
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+    try:
+        connection.load_extension(str(library))
+    except apsw.Error:
+        return None  # built for another system
+    finally:
+        connection.close()
+    apsw.set_default_vfs(before)  # other users of apsw in this process keep theirs
+    return _LAYER
+
+
+def _set_verification(connection: apsw.Connection, is_on: bool) -> None:
+    """Verify each page when it is read. Checksums are written either way."""
+    if checksum_layer() is not None:
+        connection.execute(f"PRAGMA checksum_verification={'ON' if is_on else 'OFF'}")
+
+
 def connect(path: Path, *, read_only: bool) -> apsw.Connection:
     """A connection that does not verify page checksums yet."""
     _require_safe_sqlite()
@@ -310,8 +343,8 @@ def connect(path: Path, *, read_only: bool) -> apsw.Connection:
             connection = _connect_read_only(path)
         else:
             _create_private(path)
-            connection = apsw.Connection(str(path), vfs=checksums.layer())
-        checksums.set_verification(connection, False)  # until it is known that all pages have theirs
+            connection = apsw.Connection(str(path), vfs=checksum_layer())
+        _set_verification(connection, False)  # until it is known that all pages have theirs
         connection.set_busy_timeout(BUSY_MS)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
@@ -331,7 +364,7 @@ def _connect_read_only(path: Path) -> apsw.Connection:
     `immutable` ignores the write-ahead log, so it is right only when the log is empty.
     """
     if os.access(path.parent, os.W_OK) and not is_full(path.parent):
-        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksums.layer())
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksum_layer())
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise StoreUnusable(
@@ -339,7 +372,7 @@ def _connect_read_only(path: Path) -> apsw.Connection:
             "run `recollect sweep` where it is writable",
         )
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksums.layer())
+    return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksum_layer())
 
 
 def _create_private(path: Path) -> None:

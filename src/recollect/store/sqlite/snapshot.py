@@ -16,8 +16,7 @@ import apsw
 
 from recollect.errors import Busy, RecollectError, StoreUnwritable
 from recollect.files import new_file, sync, work_name, write_all, written_beside
-from recollect.store.sqlite import checksums
-from recollect.store.sqlite.database import Database, require_utf8, translated
+from recollect.store.sqlite.database import RESERVED_BYTES, Database, checksum_layer, require_utf8, translated
 from recollect.store.sqlite.locks import write_lock
 
 if TYPE_CHECKING:
@@ -51,10 +50,10 @@ def frozen(store: "Store") -> Iterator[None]:
 def copy_database(database: Database, target: Path, advance: Callable[[int, int], None]) -> None:
     """Write the database as it is frozen into a new file, through SQLite: its own file must not be opened otherwise."""
     require_utf8(target)
-    with translated(target), closing(apsw.Connection(str(target), vfs=checksums.layer())) as copy:
+    with translated(target), closing(apsw.Connection(str(target), vfs=checksum_layer())) as copy:
         # Only a file whose header says that pages have room for checksums gets them computed: pages still in
         # the source's log may have none.
-        copy.reserve_bytes(reserve=checksums.RESERVED_BYTES)
+        copy.reserve_bytes(reserve=RESERVED_BYTES)
         copy.execute("CREATE TABLE header (x)")
         with copy.backup("main", database.connection, "main") as backup:
             while not backup.done:
