@@ -198,20 +198,20 @@ class ExportedSession:
                 self.places.append((values["cwd"], values["git_root"], values["git_remote"]))
             elif table == "digests" and values["digest"] is not None:
                 parse_digest(values["digest"].encode())
-        for description, _ in self._frames():
-            self.events += len(description.rows)
-            if description.facts.info:
-                first, last = _parse_info(description.facts.info)
+        for (_, rows, facts), _ in self._frames():
+            self.events += len(rows)
+            if facts.info:
+                first, last = _parse_info(facts.info)
                 self.places.append((first.cwd, last.git_root, last.git_remote))
 
     def _frames(self) -> Iterator[tuple[Description, list[bytes]]]:
         """Every frame with its payloads. The frames must cover the pack: a damaged one is not left out."""
         end = 0
         for frame, content in iter_frames(self._pack) if self._pack else ():
-            description = describe(content)
-            if frame.offset != end or description.origin[:2] != self.key:
+            origin, rows, facts = describe(content)
+            if frame.offset != end or origin[:2] != self.key:
                 raise ValueError(f"not a frame of {self.uid}, at byte {end}")
-            yield description, list(_payloads(description.rows, content.payloads))
+            yield (origin, rows, facts), list(_payloads(rows, content.payloads))
             end += len(frame.entry)
         if self._pack and end != self._pack.stat().st_size:
             raise ValueError(f"damaged at byte {end}: {self._pack}")
@@ -219,12 +219,11 @@ class ExportedSession:
     def batches(self, redactor: Redactor) -> Iterator[Batch]:
         """The events of the session and what was read with them, a batch for each frame and each other source."""
         sources = dict(self._sources)
-        for description, payloads in self._frames():
-            source_hash = description.origin.source_hash
-            batch = self._batch(redactor, self._sources.get(source_hash))
-            if sources.pop(source_hash, None) is None:
+        for (origin, rows, facts), payloads in self._frames():
+            batch = self._batch(redactor, self._sources.get(origin.source_hash))
+            if sources.pop(origin.source_hash, None) is None:
                 batch.problems = []  # they came with an earlier frame
-            batch.streams.append(self._part(redactor, batch, description, payloads))
+            batch.streams.append(self._part(redactor, batch, rows, facts, payloads))
             yield batch
         for source in sources.values() if self._pack else ():
             batch = self._batch(redactor, source)
@@ -243,11 +242,11 @@ class ExportedSession:
         return Batch(row, problems=problems, redacted_with=redactor.version, is_adopted=True)
 
     def _part(
-        self, redactor: Redactor, batch: Batch, description: Description, payloads: Sequence[bytes]
+        self, redactor: Redactor, batch: Batch, events: list[EventRow], told: Facts, contents: list[bytes]
     ) -> StreamBatch:
         """What a frame holds, without secrets, whoever let them pass before."""
-        rows, payloads = _redact_events(redactor, description.rows, payloads)
-        info, usage, totals = description.facts
+        rows, payloads = _redact_events(redactor, events, contents)
+        info, usage, totals = told
         facts = Facts(
             protected_json(redactor, [info.encode()])[0].decode() if info else None,
             [protected_names(redactor, row) for row in usage],

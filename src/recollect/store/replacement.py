@@ -25,7 +25,7 @@ from recollect.store.check import MARK_NAME
 from recollect.store.intake import Intake
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.payloads import packs
-from recollect.store.payloads.writer import Origin, hash_source, iter_described, tidy_shared
+from recollect.store.payloads.writer import Origin, hash_source, iter_described, tidy_packs
 from recollect.store.sqlite.locks import drop_note, sweep_lock, work_folder, write_lock
 from recollect.store.tables.copies import SET_ASIDE, Copy, note_ahead
 from recollect.store.tables.evictions import Evicted
@@ -166,7 +166,7 @@ def rebuild_cache(folder: Path, set_aside: Callable[[Path], None], advance: Call
     with Store(folder) as store:
         for path in store.raw.unknown_packs():  # what is in them was replaced, or must not come back
             path.unlink()
-        tidy_shared(store.databases[0], store.folder)
+        tidy_packs(store.databases[0], store.folder)
     return events
 
 

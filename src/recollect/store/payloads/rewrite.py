@@ -14,7 +14,6 @@ import apsw
 
 from recollect.kinds import SessionKey
 from recollect.store.batch import EventRow, Facts, UsageRow, hash_payload
-from recollect.store.payloads import packs
 from recollect.store.payloads.packs import Frame
 from recollect.store.payloads.writer import (
     FIRST_LIVE,
@@ -23,7 +22,8 @@ from recollect.store.payloads.writer import (
     Stream,
     hash_source,
     make_frames,
-    tidy_shared,
+    old_packs,
+    tidy_packs,
 )
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.snapshot import keep_copy
@@ -50,12 +50,6 @@ _SCATTERED = (
 )
 
 PayloadOf = Callable[[int, EventRow], bytes | None]  # of an event by its number and row
-
-
-class HeldEvent(NamedTuple):
-    id: int
-    start: int
-    bytes: int
 
 
 class Framed(NamedTuple):
@@ -122,7 +116,7 @@ def _facts(connection: apsw.Connection, stream: HeldStream) -> list[tuple[Facts,
 def write_anew(connection: apsw.Connection, folder: Path, stream: HeldStream, payload_of: PayloadOf) -> list[EventRow]:
     """Frame a session again in its packs; returns the events that had no payload, which are deleted.
 
-    The frames it had lose their rows: `drop_old_packs` then removes them from the disk.
+    The frames it had lose their rows: `tidy_packs` then removes them from the disk.
     """
     generation = stream.pack_generation + 1
     target = Stream(stream.id, stream.agent, stream.native_id, 0, 0, generation, 0, stream.redacted_with, 0)
@@ -172,13 +166,10 @@ class Rewrites:
         self._folder = folder
         self._raw = RawCache(cache, folder)
 
-    def events(self, stream: HeldStream) -> list[HeldEvent]:
-        """A session's events in the order of their payloads."""
-        return self._cache.read(
-            HeldEvent,
-            "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start",
-            (stream.id,),
-        )
+    def events(self, stream: HeldStream) -> list[tuple[int, ...]]:
+        """A session's events in the order of their payloads: the number, where the payload starts, and its bytes."""
+        sql = "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start"
+        return self._cache.rows(sql, (stream.id,))
 
     def replace(
         self,
@@ -215,7 +206,7 @@ class Rewrites:
         What they replace goes with the next call, for somebody may be reading it.
         """
         if self._cache.value("SELECT 1 FROM shared_packs WHERE blank_bytes = ? LIMIT 1", (_STALE,)):
-            drop_old_packs(self._cache, self._folder)
+            tidy_packs(self._cache, self._folder)
         chosen = since_ms, before_ms, _FEWEST_FRAMES, _LEAST_PERCENT, FIRST_LIVE
         streams = [HeldStream(*row) for row in self._cache.rows(_SCATTERED, chosen)]
         for stream in streams:
@@ -274,29 +265,12 @@ class Rewrites:
         for database in (self._cache, self._memory):
             database.rows("PRAGMA incremental_vacuum")
             database.checkpoint()
-        drop_old_packs(self._cache, self._folder)
+        tidy_packs(self._cache, self._folder)
         keep_copy(self._memory, is_due=True)
 
     def has_old(self) -> bool:
         """Whether a process that died left something which it had replaced."""
         return bool(old_packs(self._cache, self._folder))
-
-
-def drop_old_packs(cache: Database, folder: Path) -> None:
-    """Remove packs and parts of packs that were replaced; the database says so on the disk already."""
-    for path in old_packs(cache, folder):
-        path.unlink()
-    tidy_shared(cache, folder)
-
-
-def old_packs(cache: Database, folder: Path) -> list[Path]:
-    rows = cache.rows("SELECT agent, native_id, pack_generation FROM streams WHERE pack_generation > 1")
-    older = (
-        packs.own_pack(folder, agent, native_id, number)
-        for agent, native_id, generation in rows
-        for number in range(1, generation)
-    )
-    return [path for path in older if path.exists()]
 
 
 def _is_same(connection: apsw.Connection, stream: HeldStream) -> bool:
