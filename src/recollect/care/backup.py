@@ -394,8 +394,6 @@ def _write(store: Store, settings: Settings, beside: Path, progress: Progress, t
 def _add_databases(bundle: BundleWriter, store: Store, scratch: Path, progress: Progress) -> None:
     for database in store.databases:
         name = database.path.name
-        with new_file(scratch):
-            pass  # made before SQLite does it, so that it is the user's alone
         copy_database(database, scratch, lambda done, total, name=name: progress(name, done, total))  # type: ignore[misc]
         bundle.add_file(name, scratch)
         scratch.unlink()

@@ -187,7 +187,6 @@ class Installer:
             try:
                 for words in self._commands(agent):
                     _run(words)
-                self._name_variables(agent)
                 self._add_hooks(agent)
             except RecollectError:
                 for path, state in files.items():
@@ -200,36 +199,29 @@ class Installer:
             self._write_record(record)
         return plan
 
-    def _name_variables(self, agent: str) -> None:
+    def _add_hooks(self, agent: str) -> None:
         host = _host(agent)
         if not self.with_plugin and host.server_variables:
             path = self._root(agent) / host.config[0]
             write_settings(path, with_value(path.read_text("utf-8"), host.server_variables, _variables()))
-
-    def _add_hooks(self, agent: str) -> None:
-        host = _host(agent)
         hooks = hooks_of_agent(agent, host, PLUGIN if host.plugin_server else None, self.home)
         for path in self._own_files(agent):
-            write_settings(path, json.dumps(hooks, indent=2) + "\n")
-        if not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file:
-            path = self._root(agent) / host.settings_hooks
+            _write_json(path, hooks)
+        if path := self._settings_hooks(agent):
             settings = json.loads(path.read_text("utf-8")) if path.exists() else {}
             merged = dict(settings.get("hooks") or {})
             for event, entries in hooks["hooks"].items():
                 merged[event] = [*merged.get(event, []), *entries]
-            write_settings(path, json.dumps(settings | {"hooks": merged}, indent=2, ensure_ascii=False) + "\n")
+            _write_json(path, settings | {"hooks": merged})
 
     def _drop_hooks(self, agent: str, path: Path) -> None:
         """Take our hooks out of settings that somebody changed: no command of the agent does."""
-        if self.with_plugin or path != self._root(agent) / (_host(agent).settings_hooks or ""):
+        if path != self._settings_hooks(agent):
             return
         with suppress(OSError, ValueError):  # gone, or no settings any more
             settings = json.loads(path.read_text("utf-8"))
-            kept = without_our_hooks(settings.get("hooks") or {})
-            settings = {name: value for name, value in settings.items() if name != "hooks"}
-            write_settings(
-                path, json.dumps(settings | ({"hooks": kept} if kept else {}), indent=2, ensure_ascii=False) + "\n"
-            )
+            kept = without_our_hooks(settings.pop("hooks", None) or {})
+            _write_json(path, settings | ({"hooks": kept} if kept else {}))
 
     def plan_removal(self, agents: Sequence[str]) -> Installation:
         """What removing would do; of all agents that it was installed for if none is named."""
@@ -239,7 +231,7 @@ class Installer:
                 raise NotFound(f"Not installed for this agent: {name}", f"installed for: {', '.join(record) or 'none'}")
         plan = Installation()
         for agent in agents or record:
-            installer = self._as_recorded(record[agent])
+            installer = replace(self, with_plugin=record[agent]["with_plugin"])
             plan.add(agent, "run", *map(shlex.join, installer._removal(agent)))
             plan.add(agent, "change", *record[agent]["files"])
             plan.add(agent, "remove", *installer._own_files(agent))
@@ -265,7 +257,7 @@ class Installer:
                 if files[path]["had_file"] and not _copy_of(Path(path)).exists():
                     _back_up(Path(path))  # a removal that was killed has put it back; the commands run once more
             self._write_record(record)  # before the agent's commands change those files
-            installer = self._as_recorded(record[agent])
+            installer = replace(self, with_plugin=record[agent]["with_plugin"])
             for words in installer._removal(agent):
                 with suppress(RecollectError):  # the agent is gone, or the user removed the plugin by hand
                     _run(words)
@@ -285,9 +277,6 @@ class Installer:
             self._write_record(record)  # last: until then, another removal does the rest
         return plan
 
-    def _as_recorded(self, record: Mapping[str, Any]) -> "Installer":
-        return replace(self, with_plugin=record["with_plugin"])
-
     @property
     def _marketplace(self) -> Path:
         return self.folder / FOLDER_NAME
@@ -296,11 +285,14 @@ class Installer:
         return self.roots[agent][0]
 
     def _configs(self, agent: str) -> list[Path]:
+        paths = [*(self._root(agent) / name for name in _host(agent).config), self._settings_hooks(agent)]
+        return list(dict.fromkeys(path for path in paths if path))
+
+    def _settings_hooks(self, agent: str) -> Path | None:
+        """The agent's settings that hooks are added to, where it takes them neither from a plugin nor a file of ours."""
         host = _host(agent)
-        names = dict.fromkeys(host.config)
-        if not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file:
-            names[host.settings_hooks] = None
-        return [self._root(agent) / name for name in names]
+        is_needed = not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file
+        return self._root(agent) / host.settings_hooks if is_needed and host.settings_hooks else None
 
     def _own_files(self, agent: str) -> Iterator[Path]:
         if name := _host(agent).hooks_file:
@@ -323,18 +315,15 @@ class Installer:
         return [word.format(**places) for word in words]
 
     def _record(self) -> dict[str, Any]:
-        try:
-            record: dict[str, Any] = json.loads((self.folder / RECORD_NAME).read_text("utf-8"))
-            return record
-        except FileNotFoundError:
-            return {}
+        path = self.folder / RECORD_NAME
+        record: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        return record
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        path = self.folder / RECORD_NAME
         if record:
-            write_settings(path, json.dumps(record, indent=2) + "\n")
+            _write_json(self.folder / RECORD_NAME, record)
         else:
-            path.unlink(missing_ok=True)
+            (self.folder / RECORD_NAME).unlink(missing_ok=True)
 
 
 def _variables() -> list[str]:
@@ -362,6 +351,10 @@ def _run(words: Sequence[str]) -> None:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise RecollectError(f"Failed ({said[-1] if said else done.returncode}): {shlex.join(words)}", "run it by hand")
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_settings(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _back_up(path: Path) -> bool:

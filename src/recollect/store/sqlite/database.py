@@ -20,7 +20,7 @@ import orjson
 
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
-from recollect.files import has_no_room, is_full, sync, unwritable
+from recollect.files import is_full, sync, unwritable
 from recollect.store.sqlite.locks import NOTE_BYTES, queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
@@ -335,9 +335,12 @@ def _set_verification(connection: apsw.Connection, is_on: bool) -> None:
 
 def connect(path: Path, *, read_only: bool) -> apsw.Connection:
     """A connection that does not verify page checksums yet."""
-    _require_safe_sqlite()
+    if tuple(map(int, apsw.sqlite_lib_version().split("."))) < OLDEST_SQLITE:
+        raise StoreUnusable(f"SQLite {apsw.sqlite_lib_version()} can corrupt a store", "upgrade `apsw`")
     require_utf8(path)
-    _refuse_network_file_system(path.parent)
+    if (kind := file_system_type(path.parent)) in NETWORK_FILE_SYSTEMS:
+        hint = "set RECOLLECT_HOME to a local folder"
+        raise StoreUnusable(f"Store is on a network file system ({kind}): {path.parent}", hint)
     with translated(path):
         if read_only:
             connection = _connect_read_only(path)
@@ -367,10 +370,8 @@ def _connect_read_only(path: Path) -> apsw.Connection:
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksum_layer())
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
-        raise StoreUnusable(
-            f"Store is read-only and was not closed cleanly: {path.parent}",
-            "run `recollect sweep` where it is writable",
-        )
+        hint = "run `recollect sweep` where it is writable"
+        raise StoreUnusable(f"Store is read-only and was not closed cleanly: {path.parent}", hint)
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksum_layer())
 
@@ -381,20 +382,6 @@ def _create_private(path: Path) -> None:
         fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         os.fchmod(fd, 0o600)  # whatever the user's umask takes away
         os.close(fd)
-
-
-def _require_safe_sqlite() -> None:
-    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if version < OLDEST_SQLITE:
-        raise StoreUnusable(f"SQLite {apsw.sqlite_lib_version()} can corrupt a store", "upgrade `apsw`")
-
-
-def _refuse_network_file_system(folder: Path) -> None:
-    kind = file_system_type(folder)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise StoreUnusable(
-            f"Store is on a network file system ({kind}): {folder}", "set RECOLLECT_HOME to a local folder"
-        )
 
 
 @cache
@@ -430,13 +417,7 @@ def translated(path: Path) -> Iterator[None]:
     """Turn database errors that a user can act on into ours; the others are bugs and stay as they are."""
     try:
         yield
-    except (
-        apsw.FullError,
-        apsw.ReadOnlyError,
-        apsw.CantOpenError,
-        apsw.IOError,
-        apsw.PermissionsError,
-    ) as error:
+    except (apsw.FullError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError, apsw.PermissionsError) as error:
         if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
             raise _damaged(path) from error
         raise unwritable(path.parent, str(error), no_room=isinstance(error, apsw.FullError)) from error
@@ -447,7 +428,7 @@ def translated(path: Path) -> Iterator[None]:
             raise _damaged(path) from error
         raise
     except OSError as error:
-        raise unwritable(path.parent, error.strerror or str(error), no_room=has_no_room(error)) from error
+        raise unwritable(path.parent, error) from error
 
 
 def _damaged(path: Path) -> RecollectError:

@@ -16,15 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.errors import Busy, StoreUnwritable
-from recollect.files import (
-    abandoned,
-    drop_abandoned,
-    has_no_room,
-    remove,
-    replace_file,
-    unwritable,
-    work_name,
-)
+from recollect.files import abandoned, drop_abandoned, remove, replace_file, unwritable, work_name
 
 SWEEP_LOCK = "sweep.lock"
 NOTE_BYTES = 128  # at the start of a database's lock file: its last commit
@@ -141,7 +133,7 @@ def _open(path: str) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise unwritable(Path(folder), error.strerror or str(error), no_room=has_no_room(error)) from error
+        raise unwritable(Path(folder), error) from error
 
 
 class SweepState(NamedTuple):

@@ -50,6 +50,7 @@ def frozen(store: "Store") -> Iterator[None]:
 def copy_database(database: Database, target: Path, advance: Callable[[int, int], None]) -> None:
     """Write the database as it is frozen into a new file, through SQLite: its own file must not be opened otherwise."""
     require_utf8(target)
+    _make_empty(target)
     with translated(target), closing(apsw.Connection(str(target), vfs=checksum_layer())) as copy:
         # Only a file whose header says that pages have room for checksums gets them computed: pages still in
         # the source's log may have none.
@@ -76,7 +77,6 @@ def keep_copy(database: Database, *, is_due: bool = False) -> None:
     plain = path.with_name(work_name(database.path.name))
     with suppress(OSError, RecollectError):
         try:
-            _make_empty(plain)
             copy_database(database, plain, lambda done, total: None)
             compressor = zstandard.ZstdCompressor(write_checksum=True)
             with plain.open("rb") as source, written_beside(path) as fd:
