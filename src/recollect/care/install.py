@@ -207,12 +207,12 @@ class Installer:
         hooks = hooks_of_agent(agent, host, PLUGIN if host.plugin_server else None, self.home)
         for path in self._own_files(agent):
             _write_json(path, hooks)
-        if path := self._settings_hooks(agent):
-            settings = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        if shared := self._settings_hooks(agent):
+            settings = json.loads(shared.read_text("utf-8")) if shared.exists() else {}
             merged = dict(settings.get("hooks") or {})
             for event, entries in hooks["hooks"].items():
                 merged[event] = [*merged.get(event, []), *entries]
-            _write_json(path, settings | {"hooks": merged})
+            _write_json(shared, settings | {"hooks": merged})
 
     def _drop_hooks(self, agent: str, path: Path) -> None:
         """Take our hooks out of settings that somebody changed: no command of the agent does."""
@@ -289,10 +289,11 @@ class Installer:
         return list(dict.fromkeys(path for path in paths if path))
 
     def _settings_hooks(self, agent: str) -> Path | None:
-        """The agent's settings that hooks are added to, where it takes them neither from a plugin nor a file of ours."""
+        """The settings that hooks are added to, if the agent takes them from no plugin and from no file of ours."""
         host = _host(agent)
-        is_needed = not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file
-        return self._root(agent) / host.settings_hooks if is_needed and host.settings_hooks else None
+        if self.with_plugin or not host.settings_hooks or host.settings_hooks == host.hooks_file:
+            return None
+        return self._root(agent) / host.settings_hooks
 
     def _own_files(self, agent: str) -> Iterator[Path]:
         if name := _host(agent).hooks_file:
