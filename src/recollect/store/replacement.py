@@ -40,7 +40,6 @@ _FRAMES_AT_ONCE = 200
 _NOTE = "note.json"  # in the replacement: its parts, and where the old store goes
 _PARTS = (MEMORY, CACHE, "packs", LEDGER_NAME)
 _KEY = "redaction.key"  # stays in use unless the new store brings its own
-_SIDE_FILES = ("-wal", "-shm")
 
 
 def replace_store(folder: Path, unpacked: Path) -> Path | None:
@@ -59,8 +58,7 @@ def finish_replacing(folder: Path) -> None:
     """Finish what a killed process had begun."""
     if (folder / READY_NAME).exists():
         with sweep_lock(folder), write_lock(folder):
-            if (folder / READY_NAME).exists():
-                _finish(folder)
+            _finish(folder)
 
 
 def _carry_over(folder: Path, unpacked: Path) -> None:
@@ -78,14 +76,15 @@ def _carry_over(folder: Path, unpacked: Path) -> None:
 
 def _finish(folder: Path) -> Path | None:
     ready = folder / READY_NAME
-    if not (ready / _NOTE).exists():  # all was moved; only the last step is left
-        ready.rmdir()
+    if not (ready / _NOTE).exists():  # all was moved; only the last step is left, if no other process took it
+        with suppress(FileNotFoundError):
+            ready.rmdir()
         return None
     note = orjson.loads((ready / _NOTE).read_bytes())
     aside = folder / note["aside"]
     for name in (*_PARTS, *note["parts"]):
         if (ready / name).exists() or name not in note["parts"]:  # else the new one is in place already
-            for old in (folder / name, *(folder / (name + side) for side in _SIDE_FILES)):
+            for old in reversed(files_of(folder / name)):
                 if old.exists():
                     aside.mkdir(mode=0o700, exist_ok=True)
                     old.rename(aside / old.name)

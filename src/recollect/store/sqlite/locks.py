@@ -21,6 +21,7 @@ from recollect.files import abandoned, drop_abandoned, remove, replace_file, unw
 SWEEP_LOCK = "sweep.lock"
 NOTE_BYTES = 128  # at the start of a database's lock file: its last commit
 _LIVE_LOCK = "live.lock"
+_TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def is_held(path: Path) -> bool:
 
 def try_lock(path: Path) -> AbstractContextManager[int]:
     """Hold the lock of a file for the block; raises Busy if another process holds it."""
-    return _flock(str(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return _flock(str(path), _TRY)
 
 
 def queue_of(database: Path) -> str:
@@ -114,13 +115,18 @@ def work_folder(store: Path, what: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _flock(path: str, operation: int) -> Iterator[int]:
+def _flock(
+    path: str,
+    operation: int,
+    message: str = "Another sweep is running on this store",
+    hint: str = "it reads the same files; try again later",
+) -> Iterator[int]:
     fd = _open(path)
     try:
         try:
             fcntl.flock(fd, operation)
         except BlockingIOError:
-            raise Busy("Another sweep is running on this store", "it reads the same files; try again later") from None
+            raise Busy(message, hint) from None
         yield fd
     finally:
         os.close(fd)
@@ -211,14 +217,9 @@ _TOKENS_NAME, _LOCK_NAME = "graphiti.json", "graphiti.lock"
 _KEPT_DAYS = 62  # this month and the last
 
 
-@contextmanager
-def push_lock(folder: Path) -> Iterator[None]:
+def push_lock(folder: Path) -> AbstractContextManager[int]:
     """Be the one process that pushes from this store; raises Busy if there is another."""
-    path = folder / _LOCK_NAME
-    if is_held(path):
-        raise Busy("Another push to the graph is running", "try again when it is done")
-    with try_lock(path):
-        yield
+    return _flock(f"{folder}/{_LOCK_NAME}", _TRY, "Another push to the graph is running", "try again when it is done")
 
 
 def read_tokens(folder: Path) -> dict[str, int]:
