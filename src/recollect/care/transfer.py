@@ -137,10 +137,10 @@ class _Writer:
         name = f"packs/{sha256(stream.uid.encode()).hexdigest()[:32]}.pack"
         events = 0
         with private_file(self._folder / name) as file:
-            for framed in self._store.rewrites.iter_framed(stream):
-                events += len(framed.rows)
-                self.damaged += len(framed.lost)
-                file.writelines(frame.entry for frame in framed.frames)
+            for placed, lost, frames in self._store.rewrites.iter_framed(stream):
+                events += len(placed)
+                self.damaged += len(lost)
+                file.writelines(frame.entry for frame in frames)
         self.events += events
         if events:
             return name

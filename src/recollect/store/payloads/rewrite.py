@@ -8,7 +8,7 @@ only after that transaction is on the disk, so that at every moment one of them 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
@@ -52,13 +52,8 @@ _SCATTERED = (
 PayloadOf = Callable[[int, EventRow], bytes | None]  # of an event by its number and row
 
 
-class Framed(NamedTuple):
-    """Some events of a session, placed from 0 on, in frames; those without a payload are in none."""
-
-    numbers: list[int]
-    rows: list[EventRow]
-    lost: list[EventRow]
-    frames: list[Frame]
+# Some events of a session, placed from 0 on, with their numbers; those without a payload; and frames of the others.
+Framed = tuple[list[tuple[int, EventRow]], list[EventRow], list[Frame]]
 
 
 def iter_framed(connection: apsw.Connection, stream: HeldStream, payload_of: PayloadOf) -> Iterator[Framed]:
@@ -71,22 +66,21 @@ def iter_framed(connection: apsw.Connection, stream: HeldStream, payload_of: Pay
     for piece in in_pieces(events, lambda event: event[1].payload_bytes):
         yield _framed(origin, piece, payload_of)
     for facts, source in _facts(connection, stream):
-        yield Framed([], [], [], make_frames(origins.get(source, origin), (), (), facts))
+        yield [], [], make_frames(origins.get(source, origin), (), (), facts)
 
 
 def _framed(origin: Origin, events: Sequence[tuple[int, EventRow]], payload_of: PayloadOf) -> Framed:
-    framed, payloads, start = Framed([], [], [], []), list[bytes](), 0
+    placed, lost, payloads, start = list[tuple[int, EventRow]](), list[EventRow](), list[bytes](), 0
     for number, row in events:
         payload = payload_of(number, row)
         if payload is None:
-            framed.lost.append(row)
+            lost.append(row)
             continue
         new = row._replace(seq=len(payloads), payload_start=start, payload_bytes=len(payload))
-        framed.rows.append(new._replace(payload_hash=hash_payload(payload)))
-        framed.numbers.append(number)
+        placed.append((number, new._replace(payload_hash=hash_payload(payload))))
         payloads.append(payload)
         start += len(payload)
-    return framed._replace(frames=make_frames(origin, framed.rows, payloads, Facts()))
+    return placed, lost, make_frames(origin, [row for _, row in placed], payloads, Facts())
 
 
 def _origins(connection: apsw.Connection, stream: HeldStream) -> dict[int, Origin]:
@@ -121,16 +115,14 @@ def write_anew(connection: apsw.Connection, folder: Path, stream: HeldStream, pa
     generation = stream.pack_generation + 1
     target = Stream(stream.id, stream.agent, stream.native_id, 0, 0, generation, 0, stream.redacted_with, 0)
     writer, lost = FrameWriter(connection, folder), list[EventRow]()
-    for framed in iter_framed(connection, stream, payload_of):
+    for placed, unplaced, frames in iter_framed(connection, stream, payload_of):
+        start = target.stream_bytes
         connection.executemany(
             "UPDATE events SET payload_start = ?, payload_bytes = ?, payload_hash = ? WHERE id = ?",
-            [
-                (target.stream_bytes + row.payload_start, row.payload_bytes, row.payload_hash, number)
-                for number, row in zip(framed.numbers, framed.rows, strict=True)
-            ],
+            [(start + row.payload_start, row.payload_bytes, row.payload_hash, number) for number, row in placed],
         )
-        lost += framed.lost
-        writer.add(target, framed.frames)
+        lost += unplaced
+        writer.add(target, frames)
     connection.execute("DELETE FROM frames WHERE stream = ?", (stream.id,))
     writer.finish()
     _drop_events(connection, [(row.event_uid,) for row in lost])
