@@ -86,7 +86,7 @@ def _homes(settings: Settings) -> Iterator[Finding]:
     missing: list[Adapter] = []
     for agent, roots in settings.roots.items():
         adapter = adapters()[agent]
-        if not any(map(os.path.lexists, roots)):
+        if all(map(_is_missing, roots)):
             missing.append(adapter)
             continue
         for root in roots:
@@ -95,12 +95,20 @@ def _homes(settings: Settings) -> Iterator[Finding]:
             except OSError as error:
                 message = f"{adapter.profile.display_name}'s folder cannot be read ({error.strerror}): {root}"
                 yield Finding(PROBLEM, agent, message, f"check it with `ls -ld {root}`")
-    if len(missing) == len(settings.roots):
+    if missing and len(missing) == len(settings.roots):
         paths = ", ".join(str(root) for roots in settings.roots.values() for root in roots)
         variables = ", ".join(adapter.home_variable for adapter in missing)
         yield Finding(NOTE, "agents", f"No agent's folder is here: {paths}", f"set {variables} or --root")
     elif missing:
         yield Finding(OK, "agents", f"No {', '.join(adapter.profile.display_name for adapter in missing)} here")
+
+
+def _is_missing(root: Path) -> bool:
+    try:
+        root.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)  # any other may hide a home
+    return False
 
 
 def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
