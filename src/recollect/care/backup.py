@@ -109,7 +109,7 @@ class BundleWriter:
         """Add a file, or its beginning. Raises EOFError if it is shorter than that."""
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size if first_bytes is None else first_bytes
-            content = _Hashing(file, size)
+            content = _Hashing(file)
             self._tar.addfile(_member(name, size), content)
         self._files.append(_entry(name, size, content.digest.hexdigest()))
 
@@ -122,18 +122,16 @@ class BundleWriter:
 
 
 class _Hashing(io.RawIOBase):
-    """The first bytes of a file, hashed while they are read."""
+    """A file, hashed while it is read; raises EOFError if it has less than it is asked for."""
 
-    def __init__(self, file: IO[bytes], size: int) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._left = size
         self.digest = sha256()
 
     def read(self, size: int = -1) -> bytes:
-        content = self._file.read(self._left if size < 0 else min(size, self._left))
-        if not content and self._left and size:
+        content = self._file.read(size)
+        if len(content) < size:
             raise EOFError
-        self._left -= len(content)
         self.digest.update(content)
         return content
 

@@ -355,8 +355,6 @@ class LivePack:
     def _take(self, number: int) -> int | None:
         """Lock a pack; its length, or None if another process has it, or it is not as the database knows it."""
         path = shared_pack(self._folder, number)
-        for folder in (path.parent.parent, path.parent):
-            folder.mkdir(mode=0o700, exist_ok=True)
         fd = _lock(path)
         if fd is None:
             return None
@@ -437,7 +435,7 @@ def _is_in_use(path: Path, number: int, known: int) -> bool:
 
 def _lock(path: Path) -> int | None:
     """Open a live pack and lock it; None if another process appends to it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = packs.open_to_append(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
