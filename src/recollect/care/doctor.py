@@ -97,10 +97,14 @@ def _homes(settings: Settings) -> Iterator[Finding]:
                 yield Finding(PROBLEM, agent, message, f"check it with `ls -ld {root}`")
     if missing and len(missing) == len(settings.roots):
         paths = ", ".join(str(root) for roots in settings.roots.values() for root in roots)
-        variables = ", ".join(adapter.home_variable for adapter in missing)
+        variables = ", ".join(_variable(adapter) for adapter in missing)
         yield Finding(NOTE, "agents", f"No agent's folder is here: {paths}", f"set {variables} or --root")
     elif missing:
         yield Finding(OK, "agents", f"No {', '.join(adapter.profile.display_name for adapter in missing)} here")
+
+
+def _variable(adapter: Adapter) -> str:
+    return adapter.home_variable.partition("/")[0]  # of `XDG_DATA_HOME/name`
 
 
 def _is_missing(root: Path) -> bool:
@@ -115,7 +119,7 @@ def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
     name = adapter.profile.display_name
     resolved = resolve_root(root)
     if not root.exists():
-        hint = f"if it is elsewhere, set {adapter.home_variable} or --root"
+        hint = f"if it is elsewhere, set {_variable(adapter)} or --root"
         yield Finding(NOTE, adapter.agent, f"No {name} folder: {root}", hint)
         return
     if not os.access(root, os.R_OK | os.X_OK):

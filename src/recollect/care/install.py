@@ -329,7 +329,8 @@ class Installer:
 
 def _variables() -> list[str]:
     """What of the environment has to reach the server: the group that it answers for, and where agents' homes are."""
-    return [GROUP_VARIABLE, *(adapter.home_variable for adapter in adapters().values())]
+    homes = (adapter.home_variable.partition("/")[0] for adapter in adapters().values())  # of `XDG_DATA_HOME/name`
+    return [GROUP_VARIABLE, *homes]
 
 
 def _hosts() -> dict[str, PluginHost]:
