@@ -18,6 +18,7 @@ from recollect.errors import Busy, RecollectError, StoreUnwritable
 from recollect.files import new_file, sync, work_name, write_all, written_beside
 from recollect.store.sqlite.database import RESERVED_BYTES, Database, checksum_layer, require_utf8, translated
 from recollect.store.sqlite.locks import write_lock
+from recollect.store.sqlite.room import free_bytes
 
 if TYPE_CHECKING:
     from recollect.store import Store
@@ -167,8 +168,7 @@ def _compact_beside(database: Database) -> Iterator[apsw.Connection]:
 
 
 def _require_room(path: Path, needed: int) -> None:
-    space = os.statvfs(path.parent)
-    free = space.f_bavail * space.f_frsize
+    free = free_bytes(path.parent)
     if free < needed:
         raise StoreUnwritable(
             f"Not enough space to rewrite a database ({needed - free:,} more bytes needed): {path}",
