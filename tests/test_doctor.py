@@ -45,15 +45,23 @@ def test_a_sound_store_and_home_are_said_to_be_so(store: Path, home: Home) -> No
     assert any("1 files" in finding.message or "1 file" in finding.message for finding in found)
 
 
-def test_a_missing_home_is_a_note_that_names_the_variable(tmp_path: Path, store: Path) -> None:
+def test_it_is_noted_when_no_agent_has_a_home_and_which_variables_say_where(tmp_path: Path, store: Path) -> None:
     missing = Home(tmp_path / "nowhere")
     missing.folder.rmdir()
 
-    (finding,) = findings(store, missing, AGENT)
+    (finding,) = findings(store, missing, "agents")
 
     assert finding.level == "note"
     assert finding.message.endswith(str(missing.folder))
     assert "SCRIPTED_HOME" in (finding.advice or "")
+
+
+def test_agents_that_are_not_here_share_one_line_without_a_warning(tmp_path: Path, store: Path, home: Home) -> None:
+    roots = [home.flag, f"claude={tmp_path / 'a'}", f"codex={tmp_path / 'b'}"]
+
+    (finding,) = [finding for finding in doctor(store, roots) if finding.subject == "agents"]
+
+    assert (finding.level, finding.message) == ("ok", "No Claude Code, Codex here")
 
 
 def test_without_a_store_there_is_a_note_and_nothing_is_made(tmp_path: Path, home: Home) -> None:

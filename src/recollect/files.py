@@ -26,22 +26,17 @@ def is_full(folder: Path) -> bool:
     return space.f_bavail * space.f_frsize < SHARED_INDEX_BYTES or (space.f_files > 0 and space.f_favail == 0)
 
 
-def has_no_room(error: OSError) -> bool:
-    return error.errno in _NO_ROOM
-
-
-def unwritable(folder: Path, reason: str, *, no_room: bool = False) -> StoreUnwritable:
+def unwritable(folder: Path, reason: str | OSError, *, no_room: bool = False) -> StoreUnwritable:
     """The error for a failed write: the disk is full, the folder is read-only, or `reason`."""
+    if isinstance(reason, OSError):
+        no_room, reason = reason.errno in _NO_ROOM, reason.strerror or str(reason)
     if no_room or (os.access(folder, os.F_OK) and is_full(folder)):
         return StoreUnwritable(f"Disk full: {folder}", "free some space, then try again; nothing has been lost")
     if not os.access(folder, os.W_OK):
-        return StoreUnwritable(
-            f"Store is read-only: {folder}", "make it writable, or set RECOLLECT_HOME to another folder"
-        )
-    return StoreUnwritable(
-        f"Cannot use the store ({reason}): {folder}",
-        "check the permissions of its files and its disk; nothing has been lost",
-    )
+        hint = "make it writable, or set RECOLLECT_HOME to another folder"
+        return StoreUnwritable(f"Store is read-only: {folder}", hint)
+    hint = "check the permissions of its files and its disk; nothing has been lost"
+    return StoreUnwritable(f"Cannot use the store ({reason}): {folder}", hint)
 
 
 _NAME = re.compile(r"\.(?P<what>.+)\.(?P<process>[0-9]+)\.tmp(?:[.-].*)?", re.DOTALL)
@@ -54,15 +49,13 @@ def work_name(what: str) -> str:
 
 def abandoned(folder: Path, ending: str = "") -> list[Path]:
     """Work files that dead processes left in a folder, for files with an ending; all of them in a folder of our own."""
-    names = ((_NAME.fullmatch(path.name), path) for path in _listed(folder))
-    files = [path for name, path in names if name is not None and name["what"].endswith(ending)]
-    return sorted(path for path in files if (_is_free(path) if path.is_dir() else not _has_owner(path)))
+    files = [path for name, path in _work_files(folder) if name["what"].endswith(ending)]
+    return [path for path in files if (_is_free(path) if path.is_dir() else not _has_owner(path))]
 
 
 def left_beside(path: Path) -> list[Path]:
     """Work files of any process for a path."""
-    names = ((_NAME.fullmatch(other.name), other) for other in _listed(path.parent))
-    return sorted(other for name, other in names if name is not None and name["what"] == path.name)
+    return [other for name, other in _work_files(path.parent) if name["what"] == path.name]
 
 
 def drop_abandoned(folder: Path, ending: str = "") -> None:
@@ -86,9 +79,11 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _listed(folder: Path) -> Iterator[Path]:
+def _work_files(folder: Path) -> Iterator[tuple[re.Match[str], Path]]:
     with suppress(OSError):
-        yield from folder.iterdir()
+        for path in sorted(folder.iterdir()):
+            if name := _NAME.fullmatch(path.name):
+                yield name, path
 
 
 def _has_owner(path: Path) -> bool:

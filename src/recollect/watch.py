@@ -5,7 +5,6 @@ miss (a sleeping machine, a home that did not exist, a file moved in) is found b
 every ten minutes, and whenever time has passed without a look.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from recollect.clock import now_ms
 from recollect.config import Settings
 from recollect.errors import RecollectError
 from recollect.sessions import with_group_homes
-from recollect.store import NETWORK_FILE_SYSTEMS, WatchState, file_system_type, open_store, watch_lock
+from recollect.store import NETWORK_FILE_SYSTEMS, file_system_type, open_store, watch_lock
 from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport
 from recollect.text import silent
@@ -145,7 +144,7 @@ def watch(
 @contextmanager
 def _announced(settings: Settings, every_minutes: float | None) -> Iterator[None]:
     open_store(settings.folder, create=True).close()
-    with watch_lock(settings.folder, WatchState(os.getpid(), now_ms(), every_minutes)):
+    with watch_lock(settings.folder, now_ms(), every_minutes):
         yield
 
 

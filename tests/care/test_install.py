@@ -145,3 +145,11 @@ def test_a_skill_is_yaml_and_says_all_of_what_it_asks(settings: Path) -> None:
         assert json.loads(description.removeprefix("description: "))  # what JSON quotes, YAML reads
         assert "{" not in text and text.endswith(".\n") and "what the user asks about" not in text
     assert len(skills) == 2
+
+
+def test_the_server_is_named_only_variables_that_can_be_set(settings: Path) -> None:
+    assert invoke("install", "claude", "--yes").exit_code == 0
+
+    plugin = settings.parents[1] / "store" / "plugin" / "recollect"
+    names = json.loads((plugin / ".mcp.json").read_text())["mcpServers"]["recollect"]["env_vars"]
+    assert all(name.isidentifier() for name in names) and "CLAUDE_CONFIG_DIR" in names

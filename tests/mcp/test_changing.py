@@ -143,6 +143,6 @@ def test_the_installed_server_offers_them_only_if_the_user_said_so(
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     installer = Installer(tmp_path, {"claude": [tmp_path]}, "1", with_plugin=False, can_write=can_write)
 
-    (added,) = [step.target for step in installer.plan(["claude"]).steps if step.action == "run"]
+    (added,) = [step["target"] for step in installer.plan(["claude"]).steps if step["action"] == "run"]
 
     assert added.endswith("-m recollect mcp --write-tools" if can_write else "-m recollect mcp")

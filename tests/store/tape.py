@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-from recollect.store.sqlite import checksums
+from recollect.store.sqlite import database, snapshot
 
 SECTOR_BYTES = 512
 _JOURNALS = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
@@ -264,12 +264,13 @@ class _TapedVFS(apsw.VFS):  # type: ignore[misc]
 def taped(folder: Path) -> Iterator[Tape]:
     """Tape what this process does below a folder, which must be empty."""
     tape = Tape(folder)
-    checksums.layer()  # loaded before there is a listener that it would stand on
+    database.checksum_layer()  # loaded before there is a listener that it would stand on
     listener = _TapedVFS(tape)
     apsw.connection_hooks.append(_make_exclusive)
     with pytest.MonkeyPatch.context() as patch:
         _listen(tape, patch)
-        patch.setattr(checksums, "layer", lambda: None)  # it would write past the listener
+        for user in (database, snapshot):
+            patch.setattr(user, "checksum_layer", lambda: None)  # it would write past the listener
         try:
             yield tape
         finally:

@@ -39,7 +39,7 @@ STEPS_WITHOUT_ROOM = (
     "recollect.store.tables.erase:delete_in_steps",
     "recollect.store.tables.fulltext:without_overwriting",
     "recollect.store.tables.fulltext:give_back_pages",
-    "recollect.store.tables.erase:tidy_shared",
+    "recollect.store.tables.erase:tidy_packs",
     "recollect.store.tables.erase:rewrite",
 )
 _DYING = """

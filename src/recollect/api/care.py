@@ -135,10 +135,11 @@ def repair(
     refuse_in_group()
     settings = load_settings(folder, roots)
     planned = care.plan_repair(care.inspect_store(settings, progress).faults)
-    if not planned.steps:
+    steps = care.repair_steps(planned)
+    if not steps:
         return care.RepairReport(notes=_finish_forgetting(settings))
     if confirm:
-        confirm(planned.steps)
+        confirm(steps)
     return care.apply_repair(settings, planned, progress)
 
 

@@ -2,24 +2,25 @@
 
 from recollect.lazy import lazy_names
 
+TYPE_CHECKING = False  # `typing` takes long to load
+
 _NAMES = """
 recollect.care.backup: BackupReport RestoreReport make_backup restore_backup
 recollect.care.doctor: PROBLEM Finding examine
 recollect.care.inspect: inspect_store
 recollect.care.install: Installation Installer
-recollect.care.repair: RepairReport apply_repair plan_repair rehydrate_session
+recollect.care.repair: RepairReport apply_repair plan_repair rehydrate_session repair_steps
 recollect.care.schedule: LOG_NAME WATCH Host Schedule install_schedule plan_schedule remove_schedule
 recollect.care.status: AgentTotals DistilledTotals Overview RetentionStatus SourceTotals Status list_problems
 recollect.care.status: make_overview make_status
 recollect.care.transfer: ExportReport ImportReport export_sessions import_sessions
 """
-TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.care.backup import BackupReport, RestoreReport, make_backup, restore_backup
     from recollect.care.doctor import PROBLEM, Finding, examine
     from recollect.care.inspect import inspect_store
     from recollect.care.install import Installation, Installer
-    from recollect.care.repair import RepairReport, apply_repair, plan_repair, rehydrate_session
+    from recollect.care.repair import RepairReport, apply_repair, plan_repair, rehydrate_session, repair_steps
     from recollect.care.schedule import (
         LOG_NAME,
         WATCH,
@@ -41,5 +42,6 @@ if TYPE_CHECKING:
         make_status,
     )
     from recollect.care.transfer import ExportReport, ImportReport, export_sessions, import_sessions
+
 else:
     __getattr__ = lazy_names(__name__, _NAMES)

@@ -81,28 +81,46 @@ def _installed(settings: Settings) -> Iterator[Finding]:
 
 def _homes(settings: Settings) -> Iterator[Finding]:
     if not settings.is_capturing:
-        yield Finding(
-            NOTE, "capture", "Reading is switched off: capture.enabled", "recollect config capture.enabled true"
-        )
+        advice = "recollect config capture.enabled true"
+        yield Finding(NOTE, "capture", "Reading is switched off: capture.enabled", advice)
+    missing: list[Adapter] = []
     for agent, roots in settings.roots.items():
+        adapter = adapters()[agent]
+        if all(map(_is_missing, roots)):
+            missing.append(adapter)
+            continue
         for root in roots:
             try:
-                yield from _home(adapters()[agent], root)
+                yield from _home(adapter, root)
             except OSError as error:
-                message = f"{adapters()[agent].profile.display_name}'s folder cannot be read ({error.strerror}): {root}"
+                message = f"{adapter.profile.display_name}'s folder cannot be read ({error.strerror}): {root}"
                 yield Finding(PROBLEM, agent, message, f"check it with `ls -ld {root}`")
+    if missing and len(missing) == len(settings.roots):
+        paths = ", ".join(str(root) for roots in settings.roots.values() for root in roots)
+        variables = ", ".join(_variable(adapter) for adapter in missing)
+        yield Finding(NOTE, "agents", f"No agent's folder is here: {paths}", f"set {variables} or --root")
+    elif missing:
+        yield Finding(OK, "agents", f"No {', '.join(adapter.profile.display_name for adapter in missing)} here")
+
+
+def _variable(adapter: Adapter) -> str:
+    return adapter.home_variable.partition("/")[0]  # of `XDG_DATA_HOME/name`
+
+
+def _is_missing(root: Path) -> bool:
+    try:
+        root.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)  # any other may hide a home
+    return False
 
 
 def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
     name = adapter.profile.display_name
     resolved = resolve_root(root)
     if not root.exists():
-        yield Finding(
-            NOTE,
-            adapter.agent,
-            f"No {name} folder: {root}",
-            f"if it is elsewhere, set {adapter.home_variable} or --root",
-        )
+        hint = f"if it is elsewhere, set {_variable(adapter)} or --root"
+        yield Finding(NOTE, adapter.agent, f"No {name} folder: {root}", hint)
         return
     if not os.access(root, os.R_OK | os.X_OK):
         yield Finding(PROBLEM, adapter.agent, f"{name}'s folder cannot be read: {root}", f"chmod u+rx {root}")
@@ -162,26 +180,15 @@ def _store(settings: Settings, with_content: bool) -> Iterator[Finding]:
             findings = list(_integrity(store)) if with_content else []
             yield from findings
             if all(finding.level == OK for finding in findings):
-                yield from _outlook(store, settings)
-
-
-def _outlook(store: Store, settings: Settings) -> Iterator[Finding]:
-    try:
-        yield from _kept_out(store, settings)
-        yield from _prices(store)
-        yield from _retention(store, settings)
-    except (RecollectError, OSError, apsw.Error) as error:
-        yield _unsound(store.folder, error)
-
-
-def _prices(store: Store) -> Iterator[Finding]:
-    for model in store.activity.unpriced_models():
-        advice = "costs with a `+` leave it out; a newer version of Recollect may know its price"
-        yield Finding(NOTE, "prices", f"Model without a known price: {model}", advice)
+                try:
+                    yield from _kept_out(store, settings)
+                    yield from _retention(store, settings)
+                except (RecollectError, OSError, apsw.Error) as error:
+                    yield _unsound(store.folder, error)
 
 
 def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
-    """What was stored before the user excluded it, and what could not be forgotten to the end."""
+    """Sessions stored before the user excluded them, models without a price, and what could not be forgotten."""
     held = Counter(place.repo for place in held_although_excluded(store, settings.exclude))
     for repo, count in held.items():
         message = f"Sessions stored before they were excluded: {count} in {repo}"
@@ -189,8 +196,10 @@ def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
     for path, line in unusable_rules(store):
         advice = f"nothing can be re-included; list only what to exclude, without `!`: {path}"
         yield Finding(NOTE, "capture", f"Line without effect in {path}: {line}", advice)
-    left = len(store.tombstones.unfinished())
-    if left:
+    for model in store.activity.unpriced_models():
+        advice = "costs with a `+` leave it out; a newer version of Recollect may know its price"
+        yield Finding(NOTE, "prices", f"Model without a known price: {model}", advice)
+    if left := len(store.tombstones.unfinished()):
         message = f"Forgetting is unfinished: bytes of {left} sessions may remain in the store's files"
         yield Finding(PROBLEM, "store", message, FINISHES_FORGETTING)
 
@@ -208,20 +217,15 @@ def _retention(store: Store, settings: Settings) -> Iterator[Finding]:
     if begun_ms is not None and begun_ms < now_ms() - _OVERDUE_MS:
         left = len(store.evictions.unfinished())
         message = f"Eviction is unfinished: bytes of {left} sessions may remain in the store's files"
-        yield Finding(
-            NOTE,
-            "store",
-            message,
-            "`recollect sweep` finishes it; it needs free space, and no other program reading the store",
-        )
+        advice = "`recollect sweep` finishes it; it needs free space, and no other program reading the store"
+        yield Finding(NOTE, "store", message, advice)
 
 
 def _permissions(folder: Path) -> Iterator[Finding]:
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o077:
-        yield Finding(
-            PROBLEM, "store", f"Other users can read the store (mode {mode:o}): {folder}", f"chmod 700 {folder}"
-        )
+        message = f"Other users can read the store (mode {mode:o}): {folder}"
+        yield Finding(PROBLEM, "store", message, f"chmod 700 {folder}")
     else:
         kind = file_system_type(folder) or "unknown"
         yield Finding(OK, "store", f"Only you can read the store: {folder} ({kind} file system)")

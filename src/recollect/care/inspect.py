@@ -282,8 +282,7 @@ def _streams(store: Store) -> Look:
     """Every frame and every payload of every session, and packs that nobody has."""
     streams = store.raw.streams()
     for number, stream in enumerate(streams, start=1):
-        name = (stream.agent, stream.native_id)
-        yield number, len(streams), [Fault(STREAM, name, message) for message in store.raw.faults(stream)]
+        yield number, len(streams), [Fault(STREAM, stream[1:3], message) for message in store.raw.faults(stream)]
     unknown = [Fault(LEFTOVER, str(path), f"Pack belongs to no session: {path}") for path in store.raw.unknown_packs()]
     yield len(streams), len(streams), unknown
 
@@ -317,7 +316,7 @@ def _sources(store: Store, settings: Settings) -> Look:
     unreadable: list[Fault] = []
     for agent, roots in settings.roots.items():
         known = store.sources.known(settings.host, agent)
-        for source in _discovered(adapters()[agent], roots):
+        for source in (source for root in roots for source in _discovered(adapters()[agent], root)):
             before = None if source.failure else known.get(names.find(source.path, known))
             if source.failure:
                 message = f"Not compared, the file {source.failure}: {source.path}"
@@ -329,13 +328,12 @@ def _sources(store: Store, settings: Settings) -> Look:
     yield len(sources), len(sources), unreadable
 
 
-def _discovered(adapter: Adapter, roots: Iterable[Path]) -> Iterator[Source]:
+def _discovered(adapter: Adapter, root: Path) -> Iterator[Source]:
     """The files of an agent, and the folders that cannot be read."""
-    for root in roots:
-        try:
-            yield from adapter.discover(resolve_root(root))
-        except OSError as error:
-            yield Source(adapter.agent, FOLDER, root, root, failure=unreadable_reason(error))
+    try:
+        yield from adapter.discover(resolve_root(root))
+    except OSError as error:
+        yield Source(adapter.agent, FOLDER, root, root, failure=unreadable_reason(error))
 
 
 def _source_faults(store: Store, source: Source, known: KnownSource, redactor: Redactor) -> Iterator[Fault]:
@@ -348,46 +346,35 @@ def _source_faults(store: Store, source: Source, known: KnownSource, redactor: R
         for batch in read_batches(adapter, Task(source, row, has_cursor=False), redactor):
             if batch.source.offset > known.row.offset:
                 break  # what was added since is for the next sweep
-            changed += _count_changed(store.raw, evicted.without(batch))
+            changed += sum(_changed_events(store.raw, batch, stream) for stream in evicted.without(batch).streams)
     except (RecollectError, OSError):
         return  # the next sweep says so
     if changed:
-        yield Fault(
-            SOURCE, str(source.path), f"File changed since it was read, {changed:,} events differ: {source.path}"
-        )
+        message = f"File changed since it was read, {changed:,} events differ: {source.path}"
+        yield Fault(SOURCE, str(source.path), message)
 
 
-def _count_changed(raw: RawCache, batch: Batch) -> int:
-    """How many events of a file are held as something else."""
-    agent = batch.source.agent
-    # Not one that was forgotten, nor one that other rules have redacted.
-    kept = (stream for stream in batch.streams if raw.rules(agent, stream.native_id) == batch.redacted_with)
-    return sum(_changed_events(raw, agent, stream) for stream in kept)
-
-
-def _changed_events(raw: RawCache, agent: str, stream: StreamBatch) -> int:
+def _changed_events(raw: RawCache, batch: Batch, stream: StreamBatch) -> int:
+    """How many events of a session are held as something else than its file says."""
+    if raw.rules(batch.source.agent, stream.native_id) != batch.redacted_with:
+        return 0  # forgotten, or redacted by other rules
     rows = [EventRow._make(row) for row in stream.rows]
     held = raw.stored([row.event_uid for row in rows])
-    missing, other = 0, []
+    missing, other = 0, list[EventRow]()
     for row in rows:
         stored = held.get(row.event_uid)
         if stored is None:
             is_dropped = row.lane in _STAND_INS or row.status == QUEUE_ONLY or row.flags & MAY_REPEAT
             missing += not is_dropped
-        elif (
-            not (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED)
-            and stored.payload_hash != row.payload_hash
-        ):
-            other += [] if raw.stored([second_uid(row.event_uid, row.payload_hash)]) else [row]
-    return missing + (_differing(raw, agent, stream, other) if other else 0)
-
-
-def _differing(raw: RawCache, agent: str, stream: StreamBatch, rows: list[EventRow]) -> int:
-    """How many of these tell something else than what is held, whichever rule found a secret in it first."""
-    held = raw.find(agent, stream.native_id)
-    if held is None:
-        return 0  # forgotten meanwhile
+        elif (row.flags | stored.flags) & (IS_PROVISIONAL | HIDES_LEARNED) or stored.payload_hash == row.payload_hash:
+            continue
+        elif not raw.stored([second_uid(row.event_uid, row.payload_hash)]):
+            other.append(row)
+    whole = raw.find(batch.source.agent, stream.native_id) if other else None
+    if whole is None:
+        return missing
+    # Whichever rule found a secret in an event first, it is the same event.
     content = b"".join(part.payloads for frame in stream.frames if (part := unpack_entry(frame.entry)))
-    read = {row.event_uid: content[row.payload_start : row.payload_start + row.payload_bytes] for row in rows}
-    stored = {row.event_uid: payload or b"" for row, payload in raw.iter_events(held)}
-    return sum(without_rules(stored.get(uid, b"")) != without_rules(new) for uid, new in read.items())
+    payloads = {row.event_uid: without_rules(payload or b"") for row, payload in raw.iter_events(whole)}
+    read = ((row.event_uid, content[row.payload_start : row.payload_start + row.payload_bytes]) for row in other)
+    return missing + sum(payloads.get(uid, b"") != without_rules(new) for uid, new in read)

@@ -115,20 +115,18 @@ _PATIENCE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that installing or removing does: `run` a command, or `copy`, `write`, `change` or `remove` a file."""
-
-    agent: str
-    action: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
 class Installation:
-    """What is to be done for some agents, or was; `advice` is what is left for the user."""
+    """What is to be done for some agents, or was; `advice` is what is left for the user.
 
-    steps: list[Step] = field(default_factory=list)
+    Each step has the `agent`, an `action` and its `target`: `run` a command, or `copy`, `write`, `change` or `remove` a
+    file.
+    """
+
+    steps: list[dict[str, str]] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
+
+    def add(self, agent: str, action: str, *targets: object) -> None:
+        self.steps.extend({"agent": agent, "action": action, "target": str(target)} for target in targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,24 +148,25 @@ class Installer:
                 raise NotFound(f"Unknown agent: {name}", f"known: {', '.join(known)}")
         agents = list(names) or [agent for agent, host in known.items() if shutil.which(host.program)]
         if not agents:
-            raise NotFound(
-                "No agent's program was found", f"looked for: {', '.join(h.program for h in known.values())}"
-            )
+            programs = ", ".join(host.program for host in known.values())
+            raise NotFound("No agent's program was found", f"looked for: {programs}")
         return agents
 
     def plan(self, agents: Sequence[str]) -> Installation:
         """What installing would do. Changes nothing."""
-        plan = Installation([Step("", "write", str(self._marketplace))] if self.with_plugin else [])
+        plan = Installation()
+        if self.with_plugin:
+            plan.add("", "write", self._marketplace)
         for agent in agents:
             host = _host(agent)
             if self._commands(agent) and shutil.which(host.program) is None:
                 raise NotFound(f"Program not found: {host.program}", "install it, or put its folder on your PATH")
             for path in self._configs(agent):
-                copied = f"{path} to {_copy_of(path).name}"
-                plan.steps.extend([Step(agent, "copy", copied)] if path.exists() else [])
-                plan.steps.append(Step(agent, "change", str(path)))
-            plan.steps.extend(Step(agent, "run", shlex.join(words)) for words in self._commands(agent))
-            plan.steps.extend(Step(agent, "write", str(path)) for path in self._own_files(agent))
+                if path.exists():
+                    plan.add(agent, "copy", f"{path} to {_copy_of(path).name}")
+                plan.add(agent, "change", path)
+            plan.add(agent, "run", *map(shlex.join, self._commands(agent)))
+            plan.add(agent, "write", *self._own_files(agent))
             plan.advice.extend([host.advice] if host.advice else [])
         return plan
 
@@ -188,7 +187,6 @@ class Installer:
             try:
                 for words in self._commands(agent):
                     _run(words)
-                self._name_variables(agent)
                 self._add_hooks(agent)
             except RecollectError:
                 for path, state in files.items():
@@ -201,36 +199,29 @@ class Installer:
             self._write_record(record)
         return plan
 
-    def _name_variables(self, agent: str) -> None:
+    def _add_hooks(self, agent: str) -> None:
         host = _host(agent)
         if not self.with_plugin and host.server_variables:
             path = self._root(agent) / host.config[0]
             write_settings(path, with_value(path.read_text("utf-8"), host.server_variables, _variables()))
-
-    def _add_hooks(self, agent: str) -> None:
-        host = _host(agent)
         hooks = hooks_of_agent(agent, host, PLUGIN if host.plugin_server else None, self.home)
         for path in self._own_files(agent):
-            write_settings(path, json.dumps(hooks, indent=2) + "\n")
-        if not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file:
-            path = self._root(agent) / host.settings_hooks
-            settings = json.loads(path.read_text("utf-8")) if path.exists() else {}
+            _write_json(path, hooks)
+        if shared := self._settings_hooks(agent):
+            settings = json.loads(shared.read_text("utf-8")) if shared.exists() else {}
             merged = dict(settings.get("hooks") or {})
             for event, entries in hooks["hooks"].items():
                 merged[event] = [*merged.get(event, []), *entries]
-            write_settings(path, json.dumps(settings | {"hooks": merged}, indent=2, ensure_ascii=False) + "\n")
+            _write_json(shared, settings | {"hooks": merged})
 
     def _drop_hooks(self, agent: str, path: Path) -> None:
         """Take our hooks out of settings that somebody changed: no command of the agent does."""
-        if self.with_plugin or path != self._root(agent) / (_host(agent).settings_hooks or ""):
+        if path != self._settings_hooks(agent):
             return
         with suppress(OSError, ValueError):  # gone, or no settings any more
             settings = json.loads(path.read_text("utf-8"))
-            kept = without_our_hooks(settings.get("hooks") or {})
-            settings = {name: value for name, value in settings.items() if name != "hooks"}
-            write_settings(
-                path, json.dumps(settings | ({"hooks": kept} if kept else {}), indent=2, ensure_ascii=False) + "\n"
-            )
+            kept = without_our_hooks(settings.pop("hooks", None) or {})
+            _write_json(path, settings | ({"hooks": kept} if kept else {}))
 
     def plan_removal(self, agents: Sequence[str]) -> Installation:
         """What removing would do; of all agents that it was installed for if none is named."""
@@ -240,16 +231,15 @@ class Installer:
                 raise NotFound(f"Not installed for this agent: {name}", f"installed for: {', '.join(record) or 'none'}")
         plan = Installation()
         for agent in agents or record:
-            installer = self._as_recorded(record[agent])
-            plan.steps.extend(Step(agent, "run", shlex.join(words)) for words in installer._removal(agent))
-            plan.steps.extend(Step(agent, "change", path) for path in record[agent]["files"])
-            plan.steps.extend(Step(agent, "remove", str(path)) for path in installer._own_files(agent))
-            left = [str(self._root(agent) / name) for name in _host(agent).leftovers]
-            plan.advice.extend(
-                f"{adapters()[agent].profile.display_name} keeps its own caches: {path}" for path in left
-            )
+            installer = replace(self, with_plugin=record[agent]["with_plugin"])
+            plan.add(agent, "run", *map(shlex.join, installer._removal(agent)))
+            plan.add(agent, "change", *record[agent]["files"])
+            plan.add(agent, "remove", *installer._own_files(agent))
+            name = adapters()[agent].profile.display_name
+            left = [self._root(agent) / path for path in _host(agent).leftovers]
+            plan.advice.extend(f"{name} keeps its own caches: {path}" for path in left)
         if record and self._marketplace.exists() and record.keys() <= set(agents or record):
-            plan.steps.append(Step("", "remove", str(self._marketplace)))
+            plan.add("", "remove", self._marketplace)
         return plan
 
     def remove(self, agents: Sequence[str]) -> Installation:
@@ -267,7 +257,7 @@ class Installer:
                 if files[path]["had_file"] and not _copy_of(Path(path)).exists():
                     _back_up(Path(path))  # a removal that was killed has put it back; the commands run once more
             self._write_record(record)  # before the agent's commands change those files
-            installer = self._as_recorded(record[agent])
+            installer = replace(self, with_plugin=record[agent]["with_plugin"])
             for words in installer._removal(agent):
                 with suppress(RecollectError):  # the agent is gone, or the user removed the plugin by hand
                     _run(words)
@@ -287,9 +277,6 @@ class Installer:
             self._write_record(record)  # last: until then, another removal does the rest
         return plan
 
-    def _as_recorded(self, record: Mapping[str, Any]) -> "Installer":
-        return replace(self, with_plugin=record["with_plugin"])
-
     @property
     def _marketplace(self) -> Path:
         return self.folder / FOLDER_NAME
@@ -298,11 +285,15 @@ class Installer:
         return self.roots[agent][0]
 
     def _configs(self, agent: str) -> list[Path]:
+        paths = [*(self._root(agent) / name for name in _host(agent).config), self._settings_hooks(agent)]
+        return list(dict.fromkeys(path for path in paths if path))
+
+    def _settings_hooks(self, agent: str) -> Path | None:
+        """The settings that hooks are added to, if the agent takes them from no plugin and from no file of ours."""
         host = _host(agent)
-        names = dict.fromkeys(host.config)
-        if not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file:
-            names[host.settings_hooks] = None
-        return [self._root(agent) / name for name in names]
+        if self.with_plugin or not host.settings_hooks or host.settings_hooks == host.hooks_file:
+            return None
+        return self._root(agent) / host.settings_hooks
 
     def _own_files(self, agent: str) -> Iterator[Path]:
         if name := _host(agent).hooks_file:
@@ -325,23 +316,21 @@ class Installer:
         return [word.format(**places) for word in words]
 
     def _record(self) -> dict[str, Any]:
-        try:
-            record: dict[str, Any] = json.loads((self.folder / RECORD_NAME).read_text("utf-8"))
-            return record
-        except FileNotFoundError:
-            return {}
+        path = self.folder / RECORD_NAME
+        record: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        return record
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        path = self.folder / RECORD_NAME
         if record:
-            write_settings(path, json.dumps(record, indent=2) + "\n")
+            _write_json(self.folder / RECORD_NAME, record)
         else:
-            path.unlink(missing_ok=True)
+            (self.folder / RECORD_NAME).unlink(missing_ok=True)
 
 
 def _variables() -> list[str]:
     """What of the environment has to reach the server: the group that it answers for, and where agents' homes are."""
-    return [GROUP_VARIABLE, *(adapter.home_variable for adapter in adapters().values())]
+    homes = (adapter.home_variable.partition("/")[0] for adapter in adapters().values())  # of `XDG_DATA_HOME/name`
+    return [GROUP_VARIABLE, *homes]
 
 
 def _hosts() -> dict[str, PluginHost]:
@@ -364,6 +353,10 @@ def _run(words: Sequence[str]) -> None:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise RecollectError(f"Failed ({said[-1] if said else done.returncode}): {shlex.join(words)}", "run it by hand")
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_settings(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _back_up(path: Path) -> bool:

@@ -9,12 +9,12 @@ are set aside, never deleted. A repair that was stopped is simply run again.
 
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
 from recollect.clock import now_ms, rfc3339
@@ -59,27 +59,7 @@ _STEPS = {
 }
 
 
-class RepairPlan(NamedTuple):
-    """What is to be rebuilt: by part the names of what has faults, and by database."""
-
-    names: dict[str, list[Any]]
-
-    def of(self, part: str) -> list[Any]:
-        return self.names.get(part, [])
-
-    @property
-    def databases(self) -> list[str]:
-        return self.of(DATABASE)
-
-    @property
-    def steps(self) -> list[str]:
-        """The plan in sentences."""
-        due = self.names | {name: [name] for name in self.databases}
-        return [
-            sentence.format(names=", ".join(map(str, due[part])), count=len(due[part]))
-            for part, sentence in _STEPS.items()
-            if part in due
-        ]
+RepairPlan = defaultdict[str, list[Any]]  # what is to be rebuilt: by part, the names of what has faults
 
 
 @dataclass(slots=True)
@@ -97,11 +77,21 @@ class RepairReport:
 
 def plan_repair(faults: Iterable[Fault]) -> RepairPlan:
     """Which parts have to be rebuilt; faults that need nothing done (a changed source) are in no step."""
-    names: dict[str, list[Any]] = {}
+    repair = RepairPlan(list)
     for fault in faults:
-        known = names.setdefault(BEHIND if fault.part == NO_MARK else fault.part, [])
+        known = repair[BEHIND if fault.part == NO_MARK else fault.part]
         known += [] if fault.name in known else [fault.name]
-    return RepairPlan(names)
+    return repair
+
+
+def repair_steps(repair: RepairPlan) -> list[str]:
+    """The plan in sentences."""
+    due = repair | {name: [name] for name in repair[DATABASE]}
+    return [
+        sentence.format(names=", ".join(map(str, due[part])), count=len(due[part]))
+        for part, sentence in _STEPS.items()
+        if due.get(part)
+    ]
 
 
 LostEvent = tuple[str, EventRow]  # of a session: its content is gone, as far as this store goes
@@ -110,10 +100,10 @@ LostEvent = tuple[str, EventRow]  # of a session: its content is gone, as far as
 def apply_repair(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
     """Rebuild. May be ended at any moment and run again. Raises StoreUnwritable first where there is no room for it."""
     _require_room(settings.folder, repair)
-    aside, report = Quarantine(settings.folder), RepairReport(steps=repair.steps)
+    aside, report = Quarantine(settings.folder), RepairReport(steps=repair_steps(repair))
     with sweep_lock(settings.folder):
         _set_aside(settings.folder, repair, aside)
-        if CACHE_NAME in repair.databases:
+        if CACHE_NAME in repair[DATABASE]:
             advance = partial(progress, "reading packs")
             report.events_saved = rebuild_cache(settings.folder, aside.take_database, advance)
         with open_store(settings.folder, create=True) as store:
@@ -134,7 +124,7 @@ def apply_repair(settings: Settings, repair: RepairPlan, progress: Progress) -> 
 
 def _require_room(folder: Path, repair: RepairPlan) -> None:
     """A database is built beside the damaged one, which stays."""
-    needed = sum((folder / name).stat().st_size for name in repair.databases if (folder / name).exists())
+    needed = sum((folder / name).stat().st_size for name in repair[DATABASE] if (folder / name).exists())
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise StoreUnwritable(
@@ -144,18 +134,18 @@ def _require_room(folder: Path, repair: RepairPlan) -> None:
 
 
 def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
-    if repair.of(LEDGER):
+    if repair[LEDGER]:
         aside.keep_file(folder / LEDGER_NAME)
         Ledger(folder).rewrite(lambda record: True, is_repair=True)
-    if any(path.exists() for name in repair.databases for path in files_of(folder / name)):
+    if any(path.exists() for name in repair[DATABASE] for path in files_of(folder / name)):
         aside.note()  # now: it takes the write lock, which is held later
-    if MEMORY_NAME in repair.databases:
+    if MEMORY_NAME in repair[DATABASE]:
         with write_lock(folder):
             aside.take_database(folder / MEMORY_NAME)
             restore_copy(folder / MEMORY_NAME)
-    if repair.databases:
-        forget_marks(folder, repair.databases)
-    if repair.of(KEY):
+    if repair[DATABASE]:
+        forget_marks(folder, repair[DATABASE])
+    if repair[KEY]:
         aside.take(folder / KEY_FILE)
         load_key(folder)
 
@@ -164,17 +154,17 @@ def _rebuild(
     store: Store, repair: RepairPlan, aside: Quarantine, report: RepairReport, progress: Progress
 ) -> list[LostEvent]:
     lost: list[LostEvent] = []
-    for number, name in enumerate(repair.of(STREAM), start=1):
+    for number, name in enumerate(repair[STREAM], start=1):
         lost += _drop_damaged(store, name, aside)
-        progress("repairing", number, len(repair.of(STREAM)))
-    if repair.databases or repair.of(BEHIND):
+        progress("repairing", number, len(repair[STREAM]))
+    if repair[DATABASE] or repair[BEHIND]:
         own = Counter({COPY: int(aside.copy is not None)})
         report.records_restored = dict(store.restore_records() - own)
         store.evictions.note_held_usage()
         store.streams.set_all_dirty()
     if missing := store.missing_records():
         store.ledger.extend(missing)
-    store.streams.set_dirty(repair.of(SESSION), True)
+    store.streams.set_dirty(repair[SESSION], True)
     return lost
 
 

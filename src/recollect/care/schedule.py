@@ -144,55 +144,48 @@ def install_schedule(schedule: Schedule) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     if schedule.cron_line is not None:
-        _set_cron_lines([*_other_cron_lines(), schedule.cron_line])
+        _set_cron_lines([*_cron_lines(), schedule.cron_line])
     for command in schedule.on:
-        _run(command)
+        done = _done(command)
+        if done.returncode:
+            raise _failed(done, "the files are written; run the command yourself")
 
 
 def remove_schedule(schedule: Schedule) -> bool:
     """Switch it off and delete what `install` wrote; says whether there was anything."""
     if schedule.cron_line is not None:
-        others = _other_cron_lines()
-        is_there = len(others) < len(_cron_lines())
-        if is_there:
+        lines = _cron_lines()
+        others = [line for line in lines if not line.endswith(_MARK)]
+        if others != lines:
             _set_cron_lines(others)
-        return is_there
+        return others != lines
     is_there = any(path.exists() for path in schedule.paths)
     for command in schedule.off if is_there else ():
-        _run(command, is_needed=False)
+        _done(command)
     for path in schedule.paths:
         path.unlink(missing_ok=True)
     return is_there
 
 
 def _cron_lines() -> list[str]:
-    try:
-        done = subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise StoreUnwritable("No `crontab` on this machine", "run `recollect sweep` from another scheduler") from None
+    done = _done(("crontab", "-l"))
     if done.returncode and "no crontab" not in done.stderr:  # what cannot be read must not be written anew
-        raise StoreUnwritable(f"`crontab -l` failed: {' '.join(done.stderr.split())}", "nothing was changed")
+        raise _failed(done, "nothing was changed; or run `recollect sweep` from another scheduler")
     return done.stdout.splitlines() if done.returncode == 0 else []
 
 
-def _other_cron_lines() -> list[str]:
-    return [line for line in _cron_lines() if not line.endswith(_MARK)]
-
-
 def _set_cron_lines(lines: Sequence[str]) -> None:
-    table = "".join(f"{line}\n" for line in lines)
-    done = subprocess.run(["crontab", "-"], input=table, text=True, capture_output=True, check=False)
+    done = _done(("crontab", "-"), "".join(f"{line}\n" for line in lines))
     if done.returncode:
-        raise StoreUnwritable(f"`crontab -` failed: {' '.join(done.stderr.split())}", "nothing was changed")
+        raise _failed(done, "nothing was changed")
 
 
-def _run(command: Sequence[str], *, is_needed: bool = True) -> None:
+def _done(command: Sequence[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(list(command), capture_output=True, text=True, check=False)
+        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        done = subprocess.CompletedProcess(list(command), 127, "", "no such program")
-    if is_needed and done.returncode:
-        raise StoreUnwritable(
-            f"`{shlex.join(command)}` failed: {' '.join(done.stderr.split())}",
-            "the files are written; run the command yourself",
-        )
+        return subprocess.CompletedProcess(command, 127, "", "no such program")
+
+
+def _failed(done: subprocess.CompletedProcess[str], hint: str) -> StoreUnwritable:
+    return StoreUnwritable(f"`{shlex.join(done.args)}` failed: {' '.join(done.stderr.split())}", hint)

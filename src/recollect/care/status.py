@@ -146,7 +146,7 @@ def make_status(store: Store, settings: Settings) -> Status:
     return Status(
         folder=str(store.folder),
         swept_at=_swept_at(store),
-        watch=watch and Watch(watch.pid, rfc3339(watch.since_ms) or "", watch.every_minutes),
+        watch=Watch(watch[0], rfc3339(watch[1]) or "", watch[2]) if watch else None,
         agents=agents,
         sessions=sum(agent.sessions for agent in agents),
         events=sum(agent.events for agent in agents),

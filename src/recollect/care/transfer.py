@@ -19,10 +19,10 @@ import msgspec
 import orjson
 
 from recollect.agentkit.protocol import SessionInfo
-from recollect.care.bundle import (
-    BundleWriter,
-    Form,
-    compressed,
+from recollect.care.backup import (
+    EXPORT,
+    SESSIONS_NAME,
+    opened_bundle,
     private_file,
     read_bundle,
     read_folder,
@@ -64,17 +64,6 @@ from recollect.sweep import sweep
 from recollect.text import Progress
 
 FILE_SUFFIX = ".tar.zst"
-SESSIONS = "sessions.jsonl"
-
-
-def is_part(name: str) -> bool:
-    """Whether a file of this name belongs in an export."""
-    parts = name.split("/")
-    is_pack = len(parts) == 2 and parts[0] == "packs" and name.endswith(".pack")
-    return is_pack or name == SESSIONS
-
-
-FORM = Form("recollect-export", 2, is_part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +92,17 @@ def export_sessions(store: Store, path: Path, sessions: Sequence[Session], progr
             writer.write(sessions, progress)
             counts = {"sessions": len(sessions), "events": writer.events}
             if is_file:
-                _bundle(folder, beside, counts)
+                with opened_bundle(beside, EXPORT) as bundle:
+                    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+                        bundle.add_file(file.relative_to(folder).as_posix(), file)
+                    bundle.finish(counts=counts)
             else:
-                write_manifest(folder, FORM, counts=counts)
+                write_manifest(folder, EXPORT, counts=counts)
         finally:
             if is_file:
                 remove(folder)
     size = sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
     return ExportReport(str(path), len(sessions), writer.events, size, writer.damaged, not store.read_only)
-
-
-def _bundle(folder: Path, target: Path, counts: dict[str, int]) -> None:
-    with compressed(target) as stream:
-        bundle = BundleWriter(stream, FORM)
-        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-            bundle.add_file(file.relative_to(folder).as_posix(), file)
-        bundle.finish(counts=counts)
 
 
 class _Writer:
@@ -132,7 +116,7 @@ class _Writer:
         self.events = self.damaged = 0
 
     def write(self, sessions: Sequence[Session], progress: Progress) -> None:
-        with private_file(self._folder / SESSIONS) as file:
+        with private_file(self._folder / SESSIONS_NAME) as file:
             for number, session in enumerate(sessions, start=1):
                 file.write(orjson.dumps(self._line(session)) + b"\n")
                 progress("exporting", number, len(sessions))
@@ -153,10 +137,10 @@ class _Writer:
         name = f"packs/{sha256(stream.uid.encode()).hexdigest()[:32]}.pack"
         events = 0
         with private_file(self._folder / name) as file:
-            for framed in self._store.rewrites.iter_framed(stream):
-                events += len(framed.rows)
-                self.damaged += len(framed.lost)
-                file.writelines(frame.entry for frame in framed.frames)
+            for placed, lost, frames in self._store.rewrites.iter_framed(stream):
+                events += len(placed)
+                self.damaged += len(lost)
+                file.writelines(frame.entry for frame in frames)
         self.events += events
         if events:
             return name
@@ -195,7 +179,7 @@ class ExportedSession:
         self.above = {session["parent_session_uid"], session["root_session_uid"]}
         self.lasting = [(str(table), dict(values)) for table, values in line["lasting"]]
         pack: str | None = line["pack"]
-        if pack is not None and not (is_part(pack) and (folder / pack).is_file()):
+        if pack is not None and not (EXPORT.is_part(pack) and (folder / pack).is_file()):
             raise ValueError(f"no such pack: {pack}")
         self._pack = folder / pack if pack else None
         self._sources = {hash_source(source["host"], source["path"]): source for source in line["sources"]}
@@ -214,20 +198,20 @@ class ExportedSession:
                 self.places.append((values["cwd"], values["git_root"], values["git_remote"]))
             elif table == "digests" and values["digest"] is not None:
                 parse_digest(values["digest"].encode())
-        for description, _ in self._frames():
-            self.events += len(description.rows)
-            if description.facts.info:
-                first, last = _parse_info(description.facts.info)
+        for (_, rows, facts), _ in self._frames():
+            self.events += len(rows)
+            if facts.info:
+                first, last = _parse_info(facts.info)
                 self.places.append((first.cwd, last.git_root, last.git_remote))
 
     def _frames(self) -> Iterator[tuple[Description, list[bytes]]]:
         """Every frame with its payloads. The frames must cover the pack: a damaged one is not left out."""
         end = 0
         for frame, content in iter_frames(self._pack) if self._pack else ():
-            description = describe(content)
-            if frame.offset != end or description.origin[:2] != self.key:
+            origin, rows, facts = describe(content)
+            if frame.offset != end or origin[:2] != self.key:
                 raise ValueError(f"not a frame of {self.uid}, at byte {end}")
-            yield description, list(_payloads(description.rows, content.payloads))
+            yield (origin, rows, facts), list(_payloads(rows, content.payloads))
             end += len(frame.entry)
         if self._pack and end != self._pack.stat().st_size:
             raise ValueError(f"damaged at byte {end}: {self._pack}")
@@ -235,12 +219,11 @@ class ExportedSession:
     def batches(self, redactor: Redactor) -> Iterator[Batch]:
         """The events of the session and what was read with them, a batch for each frame and each other source."""
         sources = dict(self._sources)
-        for description, payloads in self._frames():
-            source_hash = description.origin.source_hash
-            batch = self._batch(redactor, self._sources.get(source_hash))
-            if sources.pop(source_hash, None) is None:
+        for (origin, rows, facts), payloads in self._frames():
+            batch = self._batch(redactor, self._sources.get(origin.source_hash))
+            if sources.pop(origin.source_hash, None) is None:
                 batch.problems = []  # they came with an earlier frame
-            batch.streams.append(self._part(redactor, batch, description, payloads))
+            batch.streams.append(self._part(redactor, batch, rows, facts, payloads))
             yield batch
         for source in sources.values() if self._pack else ():
             batch = self._batch(redactor, source)
@@ -259,11 +242,11 @@ class ExportedSession:
         return Batch(row, problems=problems, redacted_with=redactor.version, is_adopted=True)
 
     def _part(
-        self, redactor: Redactor, batch: Batch, description: Description, payloads: Sequence[bytes]
+        self, redactor: Redactor, batch: Batch, events: list[EventRow], told: Facts, contents: list[bytes]
     ) -> StreamBatch:
         """What a frame holds, without secrets, whoever let them pass before."""
-        rows, payloads = _redact_events(redactor, description.rows, payloads)
-        info, usage, totals = description.facts
+        rows, payloads = _redact_events(redactor, events, contents)
+        info, usage, totals = told
         facts = Facts(
             protected_json(redactor, [info.encode()])[0].decode() if info else None,
             [protected_names(redactor, row) for row in usage],
@@ -354,10 +337,10 @@ def import_sessions(store: Store, settings: Settings, path: Path, progress: Prog
     """Import an export, a folder or a file; what is held already stays as it is."""
     try:
         if path.is_dir():
-            read_folder(path, FORM)
+            read_folder(path, EXPORT)
             return _import(store, settings, path, path, progress)
         with work_folder(store.folder, "importing") as unpacked:
-            read_bundle(path, unpacked, FORM, progress)
+            read_bundle(path, unpacked, EXPORT, progress)
             return _import(store, settings, path, unpacked, progress)
     except OSError as error:
         raise StoreUnwritable(
@@ -369,7 +352,7 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
     before, events_new = store.sessions.count(), 0
     hint = "nothing was changed; export it again"
     try:
-        lines = (folder / SESSIONS).read_bytes().splitlines()
+        lines = (folder / SESSIONS_NAME).read_bytes().splitlines()
         sessions = {session.key: session for session in (ExportedSession(orjson.loads(line), folder) for line in lines)}
         redactor = Protection(store.folder, settings.redaction).redactor()
         tombstones = Tombstones(store.tombstones, store.sources)

@@ -158,13 +158,13 @@ def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
     if not plan.steps:
         raise NotFound("Not installed for any agent", "`recollect install` installs it")
     _confirm_steps(plan, "Remove?", "change your agents' settings", yes, as_json)
-    names = dict.fromkeys(step.agent for step in plan.steps if step.agent)
+    names = dict.fromkeys(step["agent"] for step in plan.steps if step["agent"])
     emit(made.remove(agents), as_json, lambda done: _done_lines(done, f"Removed from {', '.join(names)}"))
 
 
 def _confirm_steps(plan: "Installation", question: str, action: str, yes: bool, as_json: bool) -> None:
     for step in plan.steps if not as_json else ():
-        click.echo(f"{step.action:<7} {one_line(step.target)}")
+        click.echo(f"{step['action']:<7} {one_line(step['target'])}")
     confirm(question, action, yes)
 
 

@@ -5,7 +5,7 @@ The digest of an evicted root cannot be made again, so a forgotten sub-agent's l
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import itemgetter
 
 import orjson
 
@@ -101,11 +101,11 @@ def changed_payloads(
     """Return the payloads that change, by event, and True if there are earlier states of messages that grew."""
     changed: dict[int, bytes] = {}
     held = store.rewrites.events(stream)
-    for events in in_pieces(held, attrgetter("bytes")):
-        places = [(event.start, event.bytes) for event in events]
+    for events in in_pieces(held, itemgetter(2)):
+        places = [(start, size) for _, start, size in events]
         content = list(store.payloads.iter(SessionKey(stream.agent, stream.native_id), places))
-        changed |= {events[number].id: new for number, new in redactor.payloads(content).items()}
-    return changed, sum(event.bytes for event in held) < stream.stream_bytes
+        changed |= {events[number][0]: new for number, new in redactor.payloads(content).items()}
+    return changed, sum(size for _, _, size in held) < stream.stream_bytes
 
 
 _FORGOTTEN = "[forgotten]"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from recollect.agentkit.files import Cursor, Source, open_beneath
 from recollect.agentkit.lines import FINGERPRINT_BYTES, LineReader, fingerprint
@@ -32,15 +32,6 @@ _BLOCK_BYTES = 1024 * 1024
 _ABANDONED_S = 3600
 
 
-class _Copy(NamedTuple):
-    """Of `source`, from the cursor in `row` up to `end`."""
-
-    folder: Path
-    source: Source
-    row: SourceRow
-    end: Cursor
-
-
 def save_copy(store: Store, host: str, source: Source, redactor: Redactor) -> None:
     """Have the lines of a log that are not stored yet on disk when this returns."""
     changes = find_changes(store, host, {source.agent: (source.root,)}, lambda: redactor, verify=False, only=[source])
@@ -57,9 +48,11 @@ def save_copy(store: Store, host: str, source: Source, redactor: Redactor) -> No
         original.seek(end_offset)
         file.seek(end_offset)
         for block in _blocks(original):
-            redacted, count = _redacted(block, redactor, learned)
-            file.write(redacted)
-            end_line, end_offset = end_line + count, end_offset + len(block)
+            texts = block.split(b"\n")
+            for changed in redactor.changes(texts, learned):
+                texts[changed.number] = changed.document
+            file.write(b"\n".join(texts))
+            end_line, end_offset = end_line + len(texts) - 1, end_offset + len(block)
     sync(log)
     end = lines.checkpoint({}, at=(end_line, end_offset)).cursor
     origin = {"root": str(source.root), "path": str(source.path)}
@@ -81,25 +74,16 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
         rest = data[end:]
 
 
-def _redacted(block: bytes, redactor: Redactor, learned: Learned) -> tuple[bytes, int]:
-    """A block without its secrets, and how many lines it has."""
-    lines = block.split(b"\n")
-    changes = redactor.changes(lines, learned)
-    for changed in changes:
-        lines[changed.number] = changed.document
-    return b"\n".join(lines) if changes else block, len(lines) - 1
-
-
 def take_copies(store: Store, host: str) -> list[Task]:
     """What to read from copies, because their logs do not hold it any more. Removes copies that are not needed."""
     tasks: list[Task] = []
-    for copy in _copies(store.folder):
-        if not _holds(copy):
-            tasks += _tasks(copy)
+    for folder, source, row, end in _copies(store.folder):
+        if not _holds(source, end):
+            tasks += _tasks(folder, row)
         else:
-            known = store.sources.known(host, copy.row.agent, [copy.row.path]).get(copy.row.path)
-            if known is not None and known.row.offset >= copy.end.offset:
-                remove(copy.folder)
+            known = store.sources.known(host, row.agent, [row.path]).get(row.path)
+            if known is not None and known.row.offset >= end.offset:
+                remove(folder)
     return tasks
 
 
@@ -111,7 +95,8 @@ def drop_copies(store: Store, tasks: list[Task]) -> None:
         (store.folder / RESCUED_NAME).rmdir()
 
 
-def _copies(store_folder: Path) -> Iterator[_Copy]:
+def _copies(store_folder: Path) -> Iterator[tuple[Path, Source, SourceRow, Cursor]]:
+    """Each copy's folder, the log it is of, the cursor from which on it has that, and the one up to which."""
     for folder in sorted((store_folder / RESCUED_NAME).glob(f"*{_FINISHED}")):
         try:
             note = json.loads((folder / _NOTE).read_bytes())
@@ -119,27 +104,27 @@ def _copies(store_folder: Path) -> Iterator[_Copy]:
         except (OSError, ValueError, LookupError, TypeError):  # its session was forgotten, or the disk damaged it
             remove(folder)
             continue
-        yield _Copy(folder, Source(row.agent, row.kind, Path(note["root"]), Path(note["path"])), row, end)
+        yield folder, Source(row.agent, row.kind, Path(note["root"]), Path(note["path"])), row, end
     for folder in (store_folder / RESCUED_NAME).glob(f"*{_UNFINISHED}"):
         if folder.is_dir() and time.time() - folder.stat().st_mtime > _ABANDONED_S:
             remove(folder)
 
 
-def _holds(copy: _Copy) -> bool:
+def _holds(source: Source, end: Cursor) -> bool:
     """Whether the log still begins as it did when the copy was made, to the copy's end."""
     try:
-        return LineReader(copy.source, copy.end).offset == copy.end.offset
+        return LineReader(source, end).offset == end.offset
     except SourceUnreadable:
         return False
 
 
-def _tasks(copy: _Copy) -> Iterator[Task]:
+def _tasks(folder: Path, copied: SourceRow) -> Iterator[Task]:
     """The copy as a log to read under its original's name; next, the original itself is read from its start."""
-    adapter = get_adapter(copy.row.agent)
-    for source in adapter.discover(copy.folder / _HOME):
-        hole = fingerprint(bytes(min(FINGERPRINT_BYTES, copy.row.offset)))
-        state = copy.row.state if copy.row.reader == adapter.version else "{}"
-        row = unsettled(copy.row)._replace(
+    adapter = get_adapter(copied.agent)
+    for source in adapter.discover(folder / _HOME):
+        hole = fingerprint(bytes(min(FINGERPRINT_BYTES, copied.offset)))
+        state = copied.state if copied.reader == adapter.version else "{}"
+        row = unsettled(copied)._replace(
             kind=source.kind, size=source.path.stat().st_size, reader=adapter.version, head=hole, tail=hole, state=state
         )
         yield Task(source, row, has_cursor=row.offset > 0)

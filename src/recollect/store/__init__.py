@@ -27,7 +27,7 @@ _NAMES = """
 recollect.files: drop_abandoned
 recollect.store.batch: Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload
 recollect.store.batch: leave_out sessions_of without_text
-recollect.store.check: MARK_NAME Check forget_marks read_marks write_marks
+recollect.store.check: MARK_NAME Check forget_marks iter_damaged_pages read_marks write_marks
 recollect.store.intake: Intake Written merge_infos second_uid
 recollect.store.ledger: LEDGER_NAME Ledger LedgerRecord
 recollect.store.payloads.packs: Frame iter_frames unpack_entry
@@ -37,11 +37,9 @@ recollect.store.payloads.writer: source_of_host
 recollect.store.ports: StoreReads
 recollect.store.replacement: Quarantine files_of finish_replacing rebuild_cache replace_store
 recollect.store.search: BEST_EVENTS Choice EventFilter OutOfTime Scored Term Wanted
-recollect.store.sqlite.checksums: PAGE_BYTES iter_damaged_pages
-recollect.store.sqlite.database: NETWORK_FILE_SYSTEMS file_system_type
-recollect.store.sqlite.locks: SweepState WatchState has_live is_sweeping note_finished note_progress note_tokens
-recollect.store.sqlite.locks: push_lock read_sweep_state read_tokens read_watch_state sweep_lock watch_lock work_folder
-recollect.store.sqlite.locks: write_lock
+recollect.store.sqlite.database: NETWORK_FILE_SYSTEMS PAGE_BYTES file_system_type
+recollect.store.sqlite.locks: SweepState has_live is_sweeping note_finished note_progress note_tokens push_lock
+recollect.store.sqlite.locks: read_sweep_state read_tokens read_watch_state sweep_lock watch_lock work_folder write_lock
 recollect.store.sqlite.room: give_up_spare
 recollect.store.sqlite.snapshot: copy_database frozen restore_copy
 recollect.store.tables.activity: BLOCK_HOURS Activity ActivityRow Span SpentRow StatRow UseRow
@@ -90,7 +88,7 @@ if TYPE_CHECKING:
         sessions_of,
         without_text,
     )
-    from recollect.store.check import MARK_NAME, Check, forget_marks, read_marks, write_marks
+    from recollect.store.check import MARK_NAME, Check, forget_marks, iter_damaged_pages, read_marks, write_marks
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
@@ -109,11 +107,9 @@ if TYPE_CHECKING:
     from recollect.store.ports import StoreReads
     from recollect.store.replacement import Quarantine, files_of, finish_replacing, rebuild_cache, replace_store
     from recollect.store.search import BEST_EVENTS, Choice, EventFilter, OutOfTime, Scored, Term, Wanted
-    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_damaged_pages
-    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
+    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, PAGE_BYTES, file_system_type
     from recollect.store.sqlite.locks import (
         SweepState,
-        WatchState,
         has_live,
         is_sweeping,
         note_finished,

@@ -6,15 +6,17 @@ one file that names a random token which each database keeps: a database without
 
 import os
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
 import orjson
 
 from recollect.clock import now_ms, rfc3339
+from recollect.errors import RecollectError
 from recollect.files import replace_file
-from recollect.store.sqlite.database import Database, translated
+from recollect.store.sqlite.database import PAGE_BYTES, Database, translated
 from recollect.store.sqlite.locks import drop_note
 from recollect.store.tables import declared
 from recollect.store.tables.column import Column, Role
@@ -24,6 +26,7 @@ MARK_NAME = "high-water.json"
 _MARKS_KEPT = 100  # commits
 _TYPES = {"INTEGER": "('integer')", "REAL": "('integer', 'real')", "TEXT": "('text')", "BLOB": "('blob')"}
 
+_SAME_PAGE_TRIES = 5
 
 KeepGoing = Callable[[], bool]
 
@@ -193,3 +196,63 @@ def _tests(column: Column) -> Iterator[str]:
         yield f"ifnull(json_valid({column.name}), 1)"
     if column.check:
         yield column.check
+
+
+def iter_damaged_pages(path: Path, open_database: Callable[[], Database]) -> Iterator[int | None]:
+    """Look at one page after the other: yields its number if its checksum is wrong, else None.
+
+    At the end come pages of zeros, whose checksum is right, that some table or index uses. A page that somebody is just
+    writing is looked at again.
+    """
+    has_checksums, blank = _has_checksums(open_database), list[int]()
+    with _opened(path) as file, closing(apsw.Connection(":memory:")) as judge:
+        for number in range(1, -(-file.xFileSize() // PAGE_BYTES) + 1):  # the last page may be incomplete
+            page = _read_page(judge if has_checksums else None, file, number)
+            if page is not None and not page.strip(b"\0"):
+                blank.append(number)
+            yield number if page is None else None
+    yield from _used_pages(blank, open_database) if blank else ()
+
+
+def _has_checksums(open_database: Callable[[], Database]) -> bool:
+    """A database that was written without checksums is left to the other checks."""
+    try:
+        with closing(open_database()) as database:
+            return database.has_checksums()
+    except (RecollectError, OSError, apsw.Error):
+        return True  # it cannot even be asked: all the more reason to look
+
+
+def _used_pages(pages: list[int], open_database: Callable[[], Database]) -> list[int]:
+    """Those that some table or index has; none if the database cannot be asked, which others find out."""
+    sql = "SELECT pageno FROM dbstat WHERE pageno IN (SELECT value FROM json_each(?))"
+    try:
+        with closing(open_database()) as database:
+            return database.column(sql, (str(pages),))
+    except (RecollectError, apsw.Error):
+        return []
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[apsw.VFSFile]:
+    """A database file, read as it is, through SQLite's own file system layer: any other descriptor, closed, would drop
+    the locks that this process may hold on it."""
+    file = apsw.VFSFile(apsw.vfs_names()[0], str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    try:
+        yield file
+    finally:
+        file.xClose()
+
+
+def _read_page(judge: apsw.Connection | None, file: apsw.VFSFile, number: int) -> bytes | None:
+    """Return a page; None if its checksum is wrong and stays so."""
+    seen = b""
+    for _ in range(_SAME_PAGE_TRIES):
+        page = file.xRead(PAGE_BYTES, (number - 1) * PAGE_BYTES)
+        # Any connection may be the judge.
+        if judge is None or judge.execute("SELECT verify_checksum(?)", (page,)).get == 1:
+            return page
+        if page == seen:
+            break
+        seen = page
+    return None

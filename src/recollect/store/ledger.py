@@ -76,25 +76,29 @@ class Ledger:
 
         The new file replaces the old one at once: a crash leaves one or the other.
         """
-        with self._writing():
-            lines = list(self._lines())
-            records = [(line, _parse(line)) for line in lines]
-            kept = [line for line, record in records if (not is_repair if record is None else keep(record))]
-            if len(kept) < len(lines):
-                replace_file(self.path, b"".join(kept))
-        return len(lines) - len(kept)
+
+        def kept(line: bytes, record: LedgerRecord | None) -> bytes:
+            return line if (not is_repair if record is None else keep(record)) else b""
+
+        return self._replace(kept)
 
     def update(self, change: Callable[[LedgerRecord], dict[str, Any] | None]) -> bool:
         """Replace the data of records where `change` returns other data; return whether any changed."""
+
+        def updated(line: bytes, record: LedgerRecord | None) -> bytes:
+            if record is None or (data := change(record)) is None or data == record.data:
+                return line
+            return _line(record._replace(data=data))
+
+        return bool(self._replace(updated))
+
+    def _replace(self, replaced: Callable[[bytes, LedgerRecord | None], bytes]) -> int:
         with self._writing():
-            lines = list(self._lines())
-            updated = list(lines)
-            for number, record in enumerate(map(_parse, lines)):
-                if record is not None and (data := change(record)) not in (None, record.data):
-                    updated[number] = _line(record._replace(data=data))
-            if updated != lines:
-                replace_file(self.path, b"".join(updated))
-        return updated != lines
+            pairs = [(line, replaced(line, _parse(line))) for line in self._lines()]
+            changed = sum(line != new for line, new in pairs)
+            if changed:
+                replace_file(self.path, b"".join(new for _, new in pairs))
+        return changed
 
     def _lines(self) -> Iterator[bytes]:
         """Whole lines only: what follows the last line end was never acknowledged."""

@@ -25,7 +25,7 @@ from recollect.store.check import MARK_NAME
 from recollect.store.intake import Intake
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.payloads import packs
-from recollect.store.payloads.writer import Origin, hash_source, iter_described, tidy_shared
+from recollect.store.payloads.writer import Origin, hash_source, iter_described, tidy_packs
 from recollect.store.sqlite.locks import drop_note, sweep_lock, work_folder, write_lock
 from recollect.store.tables.copies import SET_ASIDE, Copy, note_ahead
 from recollect.store.tables.evictions import Evicted
@@ -40,7 +40,6 @@ _FRAMES_AT_ONCE = 200
 _NOTE = "note.json"  # in the replacement: its parts, and where the old store goes
 _PARTS = (MEMORY, CACHE, "packs", LEDGER_NAME)
 _KEY = "redaction.key"  # stays in use unless the new store brings its own
-_SIDE_FILES = ("-wal", "-shm")
 
 
 def replace_store(folder: Path, unpacked: Path) -> Path | None:
@@ -59,8 +58,7 @@ def finish_replacing(folder: Path) -> None:
     """Finish what a killed process had begun."""
     if (folder / READY_NAME).exists():
         with sweep_lock(folder), write_lock(folder):
-            if (folder / READY_NAME).exists():
-                _finish(folder)
+            _finish(folder)
 
 
 def _carry_over(folder: Path, unpacked: Path) -> None:
@@ -78,14 +76,15 @@ def _carry_over(folder: Path, unpacked: Path) -> None:
 
 def _finish(folder: Path) -> Path | None:
     ready = folder / READY_NAME
-    if not (ready / _NOTE).exists():  # all was moved; only the last step is left
-        ready.rmdir()
+    if not (ready / _NOTE).exists():  # all was moved; only the last step is left, if no other process took it
+        with suppress(FileNotFoundError):
+            ready.rmdir()
         return None
     note = orjson.loads((ready / _NOTE).read_bytes())
     aside = folder / note["aside"]
     for name in (*_PARTS, *note["parts"]):
         if (ready / name).exists() or name not in note["parts"]:  # else the new one is in place already
-            for old in (folder / name, *(folder / (name + side) for side in _SIDE_FILES)):
+            for old in reversed(files_of(folder / name)):
                 if old.exists():
                     aside.mkdir(mode=0o700, exist_ok=True)
                     old.rename(aside / old.name)
@@ -166,7 +165,7 @@ def rebuild_cache(folder: Path, set_aside: Callable[[Path], None], advance: Call
     with Store(folder) as store:
         for path in store.raw.unknown_packs():  # what is in them was replaced, or must not come back
             path.unlink()
-        tidy_shared(store.databases[0], store.folder)
+        tidy_packs(store.databases[0], store.folder)
     return events
 
 

@@ -148,11 +148,16 @@ def drop_own_packs(folder: Path, agent: str, native_id: str, but_for: int = 0) -
         sync(path.parent)
 
 
-def append(path: Path, known_bytes: int, entries: Sequence[bytes]) -> None:
-    """Add entries behind the pack's first `known_bytes`; `make_durable` must follow before a commit."""
+def open_to_append(path: Path) -> int:
+    """Open a pack, which is made if it is not there."""
     for folder in (path.parent.parent, path.parent):  # `parents=True` would give the upper one any mode
         folder.mkdir(mode=0o700, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def append(path: Path, known_bytes: int, entries: Sequence[bytes]) -> None:
+    """Add entries behind the pack's first `known_bytes`; `make_durable` must follow before a commit."""
+    fd = open_to_append(path)
     try:
         cut_to(fd, path, known_bytes)
         write_all(fd, b"".join(entries))

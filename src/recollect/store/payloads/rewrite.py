@@ -8,13 +8,12 @@ only after that transaction is on the disk, so that at every moment one of them 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
 from recollect.kinds import SessionKey
 from recollect.store.batch import EventRow, Facts, UsageRow, hash_payload
-from recollect.store.payloads import packs
 from recollect.store.payloads.packs import Frame
 from recollect.store.payloads.writer import (
     FIRST_LIVE,
@@ -23,7 +22,8 @@ from recollect.store.payloads.writer import (
     Stream,
     hash_source,
     make_frames,
-    tidy_shared,
+    old_packs,
+    tidy_packs,
 )
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.snapshot import keep_copy
@@ -52,19 +52,8 @@ _SCATTERED = (
 PayloadOf = Callable[[int, EventRow], bytes | None]  # of an event by its number and row
 
 
-class HeldEvent(NamedTuple):
-    id: int
-    start: int
-    bytes: int
-
-
-class Framed(NamedTuple):
-    """Some events of a session, placed from 0 on, in frames; those without a payload are in none."""
-
-    numbers: list[int]
-    rows: list[EventRow]
-    lost: list[EventRow]
-    frames: list[Frame]
+# Some events of a session, placed from 0 on, with their numbers; those without a payload; and frames of the others.
+Framed = tuple[list[tuple[int, EventRow]], list[EventRow], list[Frame]]
 
 
 def iter_framed(connection: apsw.Connection, stream: HeldStream, payload_of: PayloadOf) -> Iterator[Framed]:
@@ -77,22 +66,21 @@ def iter_framed(connection: apsw.Connection, stream: HeldStream, payload_of: Pay
     for piece in in_pieces(events, lambda event: event[1].payload_bytes):
         yield _framed(origin, piece, payload_of)
     for facts, source in _facts(connection, stream):
-        yield Framed([], [], [], make_frames(origins.get(source, origin), (), (), facts))
+        yield [], [], make_frames(origins.get(source, origin), (), (), facts)
 
 
 def _framed(origin: Origin, events: Sequence[tuple[int, EventRow]], payload_of: PayloadOf) -> Framed:
-    framed, payloads, start = Framed([], [], [], []), list[bytes](), 0
+    placed, lost, payloads, start = list[tuple[int, EventRow]](), list[EventRow](), list[bytes](), 0
     for number, row in events:
         payload = payload_of(number, row)
         if payload is None:
-            framed.lost.append(row)
+            lost.append(row)
             continue
         new = row._replace(seq=len(payloads), payload_start=start, payload_bytes=len(payload))
-        framed.rows.append(new._replace(payload_hash=hash_payload(payload)))
-        framed.numbers.append(number)
+        placed.append((number, new._replace(payload_hash=hash_payload(payload))))
         payloads.append(payload)
         start += len(payload)
-    return framed._replace(frames=make_frames(origin, framed.rows, payloads, Facts()))
+    return placed, lost, make_frames(origin, [row for _, row in placed], payloads, Facts())
 
 
 def _origins(connection: apsw.Connection, stream: HeldStream) -> dict[int, Origin]:
@@ -122,21 +110,19 @@ def _facts(connection: apsw.Connection, stream: HeldStream) -> list[tuple[Facts,
 def write_anew(connection: apsw.Connection, folder: Path, stream: HeldStream, payload_of: PayloadOf) -> list[EventRow]:
     """Frame a session again in its packs; returns the events that had no payload, which are deleted.
 
-    The frames it had lose their rows: `drop_old_packs` then removes them from the disk.
+    The frames it had lose their rows: `tidy_packs` then removes them from the disk.
     """
     generation = stream.pack_generation + 1
     target = Stream(stream.id, stream.agent, stream.native_id, 0, 0, generation, 0, stream.redacted_with, 0)
     writer, lost = FrameWriter(connection, folder), list[EventRow]()
-    for framed in iter_framed(connection, stream, payload_of):
+    for placed, unplaced, frames in iter_framed(connection, stream, payload_of):
+        start = target.stream_bytes
         connection.executemany(
             "UPDATE events SET payload_start = ?, payload_bytes = ?, payload_hash = ? WHERE id = ?",
-            [
-                (target.stream_bytes + row.payload_start, row.payload_bytes, row.payload_hash, number)
-                for number, row in zip(framed.numbers, framed.rows, strict=True)
-            ],
+            [(start + row.payload_start, row.payload_bytes, row.payload_hash, number) for number, row in placed],
         )
-        lost += framed.lost
-        writer.add(target, framed.frames)
+        lost += unplaced
+        writer.add(target, frames)
     connection.execute("DELETE FROM frames WHERE stream = ?", (stream.id,))
     writer.finish()
     _drop_events(connection, [(row.event_uid,) for row in lost])
@@ -172,13 +158,10 @@ class Rewrites:
         self._folder = folder
         self._raw = RawCache(cache, folder)
 
-    def events(self, stream: HeldStream) -> list[HeldEvent]:
-        """A session's events in the order of their payloads."""
-        return self._cache.read(
-            HeldEvent,
-            "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start",
-            (stream.id,),
-        )
+    def events(self, stream: HeldStream) -> list[tuple[int, ...]]:
+        """A session's events in the order of their payloads: the number, where the payload starts, and its bytes."""
+        sql = "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start"
+        return self._cache.rows(sql, (stream.id,))
 
     def replace(
         self,
@@ -215,7 +198,7 @@ class Rewrites:
         What they replace goes with the next call, for somebody may be reading it.
         """
         if self._cache.value("SELECT 1 FROM shared_packs WHERE blank_bytes = ? LIMIT 1", (_STALE,)):
-            drop_old_packs(self._cache, self._folder)
+            tidy_packs(self._cache, self._folder)
         chosen = since_ms, before_ms, _FEWEST_FRAMES, _LEAST_PERCENT, FIRST_LIVE
         streams = [HeldStream(*row) for row in self._cache.rows(_SCATTERED, chosen)]
         for stream in streams:
@@ -274,29 +257,12 @@ class Rewrites:
         for database in (self._cache, self._memory):
             database.rows("PRAGMA incremental_vacuum")
             database.checkpoint()
-        drop_old_packs(self._cache, self._folder)
+        tidy_packs(self._cache, self._folder)
         keep_copy(self._memory, is_due=True)
 
     def has_old(self) -> bool:
         """Whether a process that died left something which it had replaced."""
         return bool(old_packs(self._cache, self._folder))
-
-
-def drop_old_packs(cache: Database, folder: Path) -> None:
-    """Remove packs and parts of packs that were replaced; the database says so on the disk already."""
-    for path in old_packs(cache, folder):
-        path.unlink()
-    tidy_shared(cache, folder)
-
-
-def old_packs(cache: Database, folder: Path) -> list[Path]:
-    rows = cache.rows("SELECT agent, native_id, pack_generation FROM streams WHERE pack_generation > 1")
-    older = (
-        packs.own_pack(folder, agent, native_id, number)
-        for agent, native_id, generation in rows
-        for number in range(1, generation)
-    )
-    return [path for path in older if path.exists()]
 
 
 def _is_same(connection: apsw.Connection, stream: HeldStream) -> bool:

@@ -66,12 +66,7 @@ class Origin(NamedTuple):
     source_hash: bytes  # of its path, which may be renamed
 
 
-class Description(NamedTuple):
-    """What a frame says of itself."""
-
-    origin: Origin
-    rows: list[EventRow]
-    facts: Facts
+Description = tuple[Origin, list[EventRow], Facts]  # what a frame says of itself
 
 
 @cache
@@ -140,7 +135,7 @@ def describe(content: Content) -> Description:
         start += row.payload_bytes
     if start != len(content.payloads) or any(row.payload_bytes < 0 for row in rows):
         raise ValueError("rows and payloads of a frame do not fit")
-    return Description(origin, rows, Facts(*facts))
+    return origin, rows, Facts(*facts)
 
 
 def iter_described(pack: Path) -> Iterator[tuple[Frame, Content, Description]]:
@@ -243,8 +238,20 @@ class FrameWriter:
         )
 
 
-def tidy_shared(database: Database, folder: Path) -> None:
-    """Leave no byte of frames whose rows are gone: blank them, and drop shared packs that hold too little else."""
+def old_packs(cache: Database, folder: Path) -> list[Path]:
+    """Packs of sessions that were framed again since."""
+    rows = cache.rows("SELECT agent, native_id, pack_generation FROM streams WHERE pack_generation > 1")
+    older = (packs.own_pack(folder, agent, name, old) for agent, name, last in rows for old in range(1, last))
+    return [path for path in older if path.exists()]
+
+
+def tidy_packs(database: Database, folder: Path) -> None:
+    """Leave no byte of frames whose rows are gone; the database says so on the disk already.
+
+    Own packs that were replaced go. Shared ones have the bytes blanked, and go if they hold too little else.
+    """
+    for path in old_packs(database, folder):
+        path.unlink()
     sql = (
         "SELECT number, p.bytes, blank_bytes, coalesce(sum(pack_bytes), 0) FROM shared_packs p"
         " LEFT JOIN frames ON pack = number AND pack > 0 GROUP BY number ORDER BY number"
@@ -348,8 +355,6 @@ class LivePack:
     def _take(self, number: int) -> int | None:
         """Lock a pack; its length, or None if another process has it, or it is not as the database knows it."""
         path = shared_pack(self._folder, number)
-        for folder in (path.parent.parent, path.parent):
-            folder.mkdir(mode=0o700, exist_ok=True)
         fd = _lock(path)
         if fd is None:
             return None
@@ -386,7 +391,7 @@ class LivePack:
                 if known is not None:
                     for frame, content, description in iter_described(path):
                         # What a sweep has read, a sweep can read again.
-                        if frame.offset >= known and description.origin.source_kind == HOST:
+                        if frame.offset >= known and description[0].source_kind == HOST:
                             yield _batch_of_host(frame._replace(pack=number), content, description)
                     packs.cut_to(fd, path, self._known_bytes(number) or known)
             finally:
@@ -430,7 +435,7 @@ def _is_in_use(path: Path, number: int, known: int) -> bool:
 
 def _lock(path: Path) -> int | None:
     """Open a live pack and lock it; None if another process appends to it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = packs.open_to_append(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -2,6 +2,10 @@
 
 Never open, copy or hash a database file in a process that has it open: closing any descriptor of
 the file drops SQLite's locks on it (measured: the live writer's lock goes from 1 to 0).
+
+Every page has a checksum, so that a flipped bit is noticed and never taken for content: SQLite's own checks look at
+structure, and of 60 flipped bytes they found 2. The checksums are kept by a file system layer of SQLite that comes with
+apsw; where a build lacks it, databases work without.
 """
 
 import os
@@ -16,8 +20,7 @@ import orjson
 
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
-from recollect.files import has_no_room, is_full, sync, unwritable
-from recollect.store.sqlite import checksums
+from recollect.files import is_full, sync, unwritable
 from recollect.store.sqlite.locks import NOTE_BYTES, queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
@@ -27,6 +30,10 @@ NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
 )
 
+PAGE_BYTES = 4096  # of every database, whatever a damaged header says
+RESERVED_BYTES = 8  # room for the checksum at the end of each page: cannot be added later
+_LAYER = "cksmvfs"
+_LAYER_FILES = ("cksumvfs.so", "cksumvfs.dylib", "cksumvfs.dll")
 # Whether all pages of a database have checksums. Words, so that no flipped byte turns one into the other.
 _CHECKSUMS_KEPT, _CHECKSUMS_NONE = "kept", "none"
 
@@ -79,15 +86,15 @@ class Database:
         """SQLite takes missing bytes of the last page for zeros. With a write-ahead log, they may be in that."""
         wal = self.path.with_name(f"{self.path.name}-wal")
         with translated(self.path):
-            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % checksums.PAGE_BYTES:
+            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % PAGE_BYTES:
                 raise _damaged(self.path)
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
             self.is_new = self._is_new()
             if self.is_new:
-                self.connection.pragma("page_size", checksums.PAGE_BYTES)
-                self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
+                self.connection.pragma("page_size", PAGE_BYTES)
+                self.connection.reserve_bytes(reserve=RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
             for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": _NORMAL, "FULL": _FULL}[synchronous])):
@@ -110,11 +117,11 @@ class Database:
         """Check every page that is read from here on, and read again those that were read before."""
         if self.has_checksums():
             self.connection.execute("PRAGMA shrink_memory")
-            checksums.set_verification(self.connection, True)
+            _set_verification(self.connection, True)
 
     def _keep_checksums(self) -> None:
         """Note whether every page has a checksum; writing all pages anew adds those that are missing."""
-        has_layer = checksums.layer() is not None
+        has_layer = checksum_layer() is not None
         if self.has_checksums() == has_layer:
             return
         if has_layer and not self.is_new:
@@ -300,18 +307,47 @@ class Database:
         self.connection.close()
 
 
+@cache
+def checksum_layer() -> str | None:
+    """The name of the layer that keeps checksums, loaded once in a process; None where there is none."""
+    folder = Path(apsw.__file__).parent / "sqlite_extra_binaries"
+    library = next((folder / name for name in _LAYER_FILES if (folder / name).exists()), None)
+    if library is None:
+        return None
+    before = apsw.vfs_names()[0]
+    connection = apsw.Connection(":memory:")
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+    try:
+        connection.load_extension(str(library))
+    except apsw.Error:
+        return None  # built for another system
+    finally:
+        connection.close()
+    apsw.set_default_vfs(before)  # other users of apsw in this process keep theirs
+    return _LAYER
+
+
+def _set_verification(connection: apsw.Connection, is_on: bool) -> None:
+    """Verify each page when it is read. Checksums are written either way."""
+    if checksum_layer() is not None:
+        connection.execute(f"PRAGMA checksum_verification={'ON' if is_on else 'OFF'}")
+
+
 def connect(path: Path, *, read_only: bool) -> apsw.Connection:
     """A connection that does not verify page checksums yet."""
-    _require_safe_sqlite()
+    if tuple(map(int, apsw.sqlite_lib_version().split("."))) < OLDEST_SQLITE:
+        raise StoreUnusable(f"SQLite {apsw.sqlite_lib_version()} can corrupt a store", "upgrade `apsw`")
     require_utf8(path)
-    _refuse_network_file_system(path.parent)
+    if (kind := file_system_type(path.parent)) in NETWORK_FILE_SYSTEMS:
+        hint = "set RECOLLECT_HOME to a local folder"
+        raise StoreUnusable(f"Store is on a network file system ({kind}): {path.parent}", hint)
     with translated(path):
         if read_only:
             connection = _connect_read_only(path)
         else:
             _create_private(path)
-            connection = apsw.Connection(str(path), vfs=checksums.layer())
-        checksums.set_verification(connection, False)  # until it is known that all pages have theirs
+            connection = apsw.Connection(str(path), vfs=checksum_layer())
+        _set_verification(connection, False)  # until it is known that all pages have theirs
         connection.set_busy_timeout(BUSY_MS)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
@@ -331,15 +367,13 @@ def _connect_read_only(path: Path) -> apsw.Connection:
     `immutable` ignores the write-ahead log, so it is right only when the log is empty.
     """
     if os.access(path.parent, os.W_OK) and not is_full(path.parent):
-        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksums.layer())
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksum_layer())
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
-        raise StoreUnusable(
-            f"Store is read-only and was not closed cleanly: {path.parent}",
-            "run `recollect sweep` where it is writable",
-        )
+        hint = "run `recollect sweep` where it is writable"
+        raise StoreUnusable(f"Store is read-only and was not closed cleanly: {path.parent}", hint)
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksums.layer())
+    return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksum_layer())
 
 
 def _create_private(path: Path) -> None:
@@ -348,20 +382,6 @@ def _create_private(path: Path) -> None:
         fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         os.fchmod(fd, 0o600)  # whatever the user's umask takes away
         os.close(fd)
-
-
-def _require_safe_sqlite() -> None:
-    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if version < OLDEST_SQLITE:
-        raise StoreUnusable(f"SQLite {apsw.sqlite_lib_version()} can corrupt a store", "upgrade `apsw`")
-
-
-def _refuse_network_file_system(folder: Path) -> None:
-    kind = file_system_type(folder)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise StoreUnusable(
-            f"Store is on a network file system ({kind}): {folder}", "set RECOLLECT_HOME to a local folder"
-        )
 
 
 @cache
@@ -397,13 +417,7 @@ def translated(path: Path) -> Iterator[None]:
     """Turn database errors that a user can act on into ours; the others are bugs and stay as they are."""
     try:
         yield
-    except (
-        apsw.FullError,
-        apsw.ReadOnlyError,
-        apsw.CantOpenError,
-        apsw.IOError,
-        apsw.PermissionsError,
-    ) as error:
+    except (apsw.FullError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError, apsw.PermissionsError) as error:
         if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
             raise _damaged(path) from error
         raise unwritable(path.parent, str(error), no_room=isinstance(error, apsw.FullError)) from error
@@ -414,7 +428,7 @@ def translated(path: Path) -> Iterator[None]:
             raise _damaged(path) from error
         raise
     except OSError as error:
-        raise unwritable(path.parent, error.strerror or str(error), no_room=has_no_room(error)) from error
+        raise unwritable(path.parent, error) from error
 
 
 def _damaged(path: Path) -> RecollectError:

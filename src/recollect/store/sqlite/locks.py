@@ -16,19 +16,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.errors import Busy, StoreUnwritable
-from recollect.files import (
-    abandoned,
-    drop_abandoned,
-    has_no_room,
-    remove,
-    replace_file,
-    unwritable,
-    work_name,
-)
+from recollect.files import abandoned, drop_abandoned, remove, replace_file, unwritable, work_name
 
 SWEEP_LOCK = "sweep.lock"
 NOTE_BYTES = 128  # at the start of a database's lock file: its last commit
 _LIVE_LOCK = "live.lock"
+_TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 @contextmanager
@@ -62,7 +55,7 @@ def is_held(path: Path) -> bool:
 
 def try_lock(path: Path) -> AbstractContextManager[int]:
     """Hold the lock of a file for the block; raises Busy if another process holds it."""
-    return _flock(str(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return _flock(str(path), _TRY)
 
 
 def queue_of(database: Path) -> str:
@@ -122,13 +115,18 @@ def work_folder(store: Path, what: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _flock(path: str, operation: int) -> Iterator[int]:
+def _flock(
+    path: str,
+    operation: int,
+    message: str = "Another sweep is running on this store",
+    hint: str = "it reads the same files; try again later",
+) -> Iterator[int]:
     fd = _open(path)
     try:
         try:
             fcntl.flock(fd, operation)
         except BlockingIOError:
-            raise Busy("Another sweep is running on this store", "it reads the same files; try again later") from None
+            raise Busy(message, hint) from None
         yield fd
     finally:
         os.close(fd)
@@ -141,7 +139,7 @@ def _open(path: str) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise unwritable(Path(folder), error.strerror or str(error), no_room=has_no_room(error)) from error
+        raise unwritable(Path(folder), error) from error
 
 
 class SweepState(NamedTuple):
@@ -189,33 +187,29 @@ def _write_sweep(folder: Path, state: dict[str, Any]) -> None:
 WATCH_NAME = "watch.pid"
 
 
-class WatchState(NamedTuple):
-    """`every_minutes` is None for one that sweeps what changes as it changes."""
-
-    pid: int
-    since_ms: int
-    every_minutes: float | None
-
-
 @contextmanager
-def watch_lock(folder: Path, state: WatchState) -> Iterator[None]:
-    """Be the one process that watches for this store; raises Busy if there is another."""
+def watch_lock(folder: Path, since_ms: int, every_minutes: float | None) -> Iterator[None]:
+    """Be the one process that watches for this store; raises Busy if there is another.
+
+    `every_minutes` is None for one that sweeps what changes as it changes.
+    """
     path = folder / WATCH_NAME
-    other = read_watch_state(folder)
-    if other is not None:
-        raise Busy(f"Already watching this store: process {other.pid}", f"to stop it: kill {other.pid}")
+    if other := read_watch_state(folder):
+        raise Busy(f"Already watching this store: process {other[0]}", f"to stop it: kill {other[0]}")
     with try_lock(path):
-        path.write_bytes(orjson.dumps(state._asdict()))
+        state = {"pid": os.getpid(), "since_ms": since_ms, "every_minutes": every_minutes}
+        path.write_bytes(orjson.dumps(state))
         yield
         os.truncate(path, 0)
 
 
-def read_watch_state(folder: Path) -> WatchState | None:
-    """The process that watches for this store now; None if there is none."""
+def read_watch_state(folder: Path) -> tuple[int, int, float | None] | None:
+    """The process that watches for this store now, since when, and every how many minutes; None if there is none."""
     path = folder / WATCH_NAME
     try:
-        return WatchState(**orjson.loads(path.read_bytes())) if path.exists() and is_held(path) else None
-    except (OSError, ValueError, TypeError):
+        state = orjson.loads(path.read_bytes()) if path.exists() and is_held(path) else None
+        return (state["pid"], state["since_ms"], state["every_minutes"]) if state else None
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -223,14 +217,9 @@ _TOKENS_NAME, _LOCK_NAME = "graphiti.json", "graphiti.lock"
 _KEPT_DAYS = 62  # this month and the last
 
 
-@contextmanager
-def push_lock(folder: Path) -> Iterator[None]:
+def push_lock(folder: Path) -> AbstractContextManager[int]:
     """Be the one process that pushes from this store; raises Busy if there is another."""
-    path = folder / _LOCK_NAME
-    if is_held(path):
-        raise Busy("Another push to the graph is running", "try again when it is done")
-    with try_lock(path):
-        yield
+    return _flock(f"{folder}/{_LOCK_NAME}", _TRY, "Another push to the graph is running", "try again when it is done")
 
 
 def read_tokens(folder: Path) -> dict[str, int]:

@@ -14,8 +14,7 @@ import apsw
 
 from recollect.files import remove
 from recollect.home import PREPARED_NAME, SPENDING_NAME
-from recollect.store.sqlite.checksums import PAGE_BYTES
-from recollect.store.sqlite.database import BUSY_MS, Database
+from recollect.store.sqlite.database import BUSY_MS, PAGE_BYTES, Database
 
 SHORT_BYTES = 32 * 1024 * 1024
 # From what is missed least to what is missed most: compiled rules, what hooks read, the copy of memory.db.

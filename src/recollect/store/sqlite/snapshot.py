@@ -16,9 +16,9 @@ import apsw
 
 from recollect.errors import Busy, RecollectError, StoreUnwritable
 from recollect.files import new_file, sync, work_name, write_all, written_beside
-from recollect.store.sqlite import checksums
-from recollect.store.sqlite.database import Database, require_utf8, translated
+from recollect.store.sqlite.database import RESERVED_BYTES, Database, checksum_layer, require_utf8, translated
 from recollect.store.sqlite.locks import write_lock
+from recollect.store.sqlite.room import free_bytes
 
 if TYPE_CHECKING:
     from recollect.store import Store
@@ -51,10 +51,11 @@ def frozen(store: "Store") -> Iterator[None]:
 def copy_database(database: Database, target: Path, advance: Callable[[int, int], None]) -> None:
     """Write the database as it is frozen into a new file, through SQLite: its own file must not be opened otherwise."""
     require_utf8(target)
-    with translated(target), closing(apsw.Connection(str(target), vfs=checksums.layer())) as copy:
+    _make_empty(target)
+    with translated(target), closing(apsw.Connection(str(target), vfs=checksum_layer())) as copy:
         # Only a file whose header says that pages have room for checksums gets them computed: pages still in
         # the source's log may have none.
-        copy.reserve_bytes(reserve=checksums.RESERVED_BYTES)
+        copy.reserve_bytes(reserve=RESERVED_BYTES)
         copy.execute("CREATE TABLE header (x)")
         with copy.backup("main", database.connection, "main") as backup:
             while not backup.done:
@@ -77,7 +78,6 @@ def keep_copy(database: Database, *, is_due: bool = False) -> None:
     plain = path.with_name(work_name(database.path.name))
     with suppress(OSError, RecollectError):
         try:
-            _make_empty(plain)
             copy_database(database, plain, lambda done, total: None)
             compressor = zstandard.ZstdCompressor(write_checksum=True)
             with plain.open("rb") as source, written_beside(path) as fd:
@@ -168,8 +168,7 @@ def _compact_beside(database: Database) -> Iterator[apsw.Connection]:
 
 
 def _require_room(path: Path, needed: int) -> None:
-    space = os.statvfs(path.parent)
-    free = space.f_bavail * space.f_frsize
+    free = free_bytes(path.parent)
     if free < needed:
         raise StoreUnwritable(
             f"Not enough space to rewrite a database ({needed - free:,} more bytes needed): {path}",

@@ -12,7 +12,7 @@ from recollect.home import RESCUED_NAME, SPOOL_NAME
 from recollect.kinds import SessionKey
 from recollect.schema import name_half
 from recollect.store.payloads import packs
-from recollect.store.payloads.writer import tidy_shared
+from recollect.store.payloads.writer import tidy_packs
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.room import delete_in_steps, give_back_pages, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
@@ -208,7 +208,7 @@ class Erasure:
         """
         Fulltext(self._cache).leave_no_byte(of_all=of_all)
         give_back_pages(self._cache)
-        tidy_shared(self._cache, self._folder)
+        tidy_packs(self._cache, self._folder)
 
     def scrub(self) -> None:
         """Leave no byte of deleted rows in either database: words stay in an index until it is written anew."""
