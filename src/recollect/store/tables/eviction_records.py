@@ -11,12 +11,11 @@ from recollect.kinds import SessionKey
 from recollect.store.ledger import LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
-from recollect.store.tables.column import Role
 from recollect.store.tables.digest_rows import restore_digest
 from recollect.store.tables.facts import NOTE
 from recollect.store.tables.groups import BOOKMARK
 from recollect.store.tables.session_rows import SessionRow
-from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
+from recollect.store.tables.table import BY_DIGEST, MEMORY, Role, Table
 from recollect.store.tables.texts import redacted
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def read_counts(memory: Database, key: SessionKey, *, is_sealed: bool = False) -
         columns = [f"sum({name})" if name in table.sums else name for name in _columns(table)]
         keys = [name for name in _columns(table) if name in table.key]
         group = f"GROUP BY {', '.join(keys)}" if table.sums else "ORDER BY rowid"
-        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {BY_DIGEST.of_session}{sealed} {group}"
+        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {BY_DIGEST}{sealed} {group}"
         counts[table.name] = [list(row) for row in memory.rows(sql, key)]
     return counts
 

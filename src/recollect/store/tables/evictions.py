@@ -27,13 +27,24 @@ from recollect.store.payloads.writer import leave_out_events
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.room import delete_in_steps, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
-from recollect.store.tables import column, declared
+from recollect.store.tables import declared
 from recollect.store.tables.digest_rows import DigestRows, seal_digest
 from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
 from recollect.store.tables.eviction_records import KIND, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.raw import HeldSession
 from recollect.store.tables.session_rows import SessionRow
-from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
+from recollect.store.tables.table import (
+    BY_SESSION,
+    BY_STREAM,
+    CACHE,
+    KEYS,
+    MEMORY,
+    TOKENS,
+    Table,
+    column,
+    drop_rows,
+    json_keys,
+)
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 
 if TYPE_CHECKING:
@@ -100,7 +111,7 @@ _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
 # What each session used as far as it is held, of those that nobody noted: tokens, and money as the agent tells it.
 _USED = (
-    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in column.TOKENS)}, max(total(usd),"
+    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in TOKENS)}, max(total(usd),"
     " (SELECT coalesce(max(c.usd), 0) FROM cost_totals c WHERE c.stream = s.id))"
     " FROM streams s LEFT JOIN usage u ON u.stream = s.id AND NOT u.is_copy"
     " WHERE s.id NOT IN (SELECT stream FROM evicted_streams) GROUP BY s.id"
@@ -433,7 +444,7 @@ def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
     """Return True if a session's usage that is held is no less than its row had when it was evicted."""
     *tokens, usd = used
     is_exact = base["usd"] is not None and not base["usd_is_estimate"]
-    has_tokens = all(count >= base[name] for count, name in zip(tokens, column.TOKENS, strict=True))
+    has_tokens = all(count >= base[name] for count, name in zip(tokens, TOKENS, strict=True))
     return has_tokens and (not is_exact or usd > base["usd"] - _CENT)
 
 

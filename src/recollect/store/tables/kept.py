@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
-from recollect.store.tables.table import BY_STREAM, CACHE, KEYS, Table, json_keys
+from recollect.store.tables.table import BY_STREAM, CACHE, KEYS, Table, column, json_keys
 
 ACCOUNT = "account"
 DIGEST = "digest"

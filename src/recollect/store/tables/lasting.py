@@ -18,14 +18,23 @@ from recollect.store.payloads.packs import ADVICE
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.activity import renewed
-from recollect.store.tables.column import PRIMARY_KEY, Column, Role
 from recollect.store.tables.copies import COPY, restore_copy_record
 from recollect.store.tables.eviction_records import KIND as EVICTION
 from recollect.store.tables.eviction_records import restore_eviction
 from recollect.store.tables.facts import NOTE, VERDICT, restore_note, restore_verdict
 from recollect.store.tables.groups import BOOKMARK, GROUP, restore_bookmark, restore_group
 from recollect.store.tables.session_rows import SESSIONS
-from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, BY_NATIVE_ID, BY_SESSION, MEMORY, Owner, Table
+from recollect.store.tables.table import (
+    BY_DIGEST,
+    BY_DIGEST_ROWID,
+    BY_NATIVE_ID,
+    BY_SESSION,
+    MEMORY,
+    PRIMARY_KEY,
+    Column,
+    Role,
+    Table,
+)
 from recollect.store.tables.texts import hashes_of, redacted
 from recollect.store.tables.tombstones import TOMBSTONE, restore_tombstone
 
@@ -36,7 +45,7 @@ if TYPE_CHECKING:
 Row = tuple[str, dict[str, Any]]  # table, and values by column as JSON holds them
 
 # The columns that say whose a row is: the session's key, or the number of its digest.
-_KEYS: dict[Owner | None, tuple[str, ...]] = {
+_KEYS: dict[str | None, tuple[str, ...]] = {
     BY_NATIVE_ID: ("agent", "native_id"),
     BY_SESSION: ("agent", "native_session_id"),
     BY_DIGEST: ("digest",),
@@ -106,7 +115,7 @@ def _is_derived(table: Table) -> bool:
 
 
 def _of_session(table: Table) -> str:
-    return table.owner.of_session if table.owner else "0"
+    return table.owner or "0"
 
 
 def _columns(table: Table) -> list[Column]:

@@ -6,8 +6,8 @@ its change made already in a new store. Each imports the table it is about: whoe
 
 import apsw
 
-from recollect.store.tables import column, declared
-from recollect.store.tables.table import BOTH, Table
+from recollect.store.tables import declared
+from recollect.store.tables.table import BOTH, Table, column
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
 

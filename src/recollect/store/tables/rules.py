@@ -8,8 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
-from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table, column
 
 # What repositories and groups are named by
 _PLACE = ("root_session_uid", "base_session_uid", "cwd", "git_root", "git_remote")

@@ -10,9 +10,8 @@ import apsw
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
-from recollect.store.tables.column import REDACTED_AS_NAMES, SEARCHED, Role
 from recollect.store.tables.events import EVENTS
-from recollect.store.tables.table import BY_SOURCE, BY_STREAM, CACHE, Table, hash_of
+from recollect.store.tables.table import BY_SOURCE, BY_STREAM, CACHE, REDACTED_AS_NAMES, SEARCHED, Role, Table, hash_of
 from recollect.store.tables.tombstones import line_name
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Texts:
 def _statements(database: Database, roles: tuple[Role, ...]) -> list[str]:
     """Build the statements that select a session's columns of these roles, table by table."""
     return [
-        f"SELECT concat_ws(' ', {', '.join(names)}) FROM {table.name} WHERE {table.owner.of_session}"
+        f"SELECT concat_ws(' ', {', '.join(names)}) FROM {table.name} WHERE {table.owner}"
         for table in declared(database.path.name)
         if table.owner is not None and table.is_of_session and (names := table.names(*roles))
     ]
@@ -169,7 +168,7 @@ def _redact_rows_of(database: Database, key: SessionKey, redactor: "Rules", *, d
     events, has_changed = set[int](), False
     for table in declared(database.path.name):
         if table.owner is not None and table.is_of_session:
-            changes = _changes(database, table, redactor, table.owner.of_session, key)
+            changes = _changes(database, table, redactor, table.owner, key)
             _write(database, table, changes, dry_run=dry_run)
             has_changed |= bool(changes)
             events |= {change.key[0] for change in changes} if table is EVENTS else set()

@@ -32,9 +32,8 @@ from recollect.store.batch import (
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads.writer import leave_out_events
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
 from recollect.store.tables.sources import Sources
-from recollect.store.tables.table import MEMORY, Table
+from recollect.store.tables.table import MEMORY, Table, column
 
 HASH_BYTES = 8
 
