@@ -398,11 +398,21 @@ class EvictionTable:
         records = []
         for agent, native_id, *eviction in rows:
             key = SessionKey(agent, native_id)
-            digest = DigestRows(self._memory).read_back(*key)
-            data = self._data(key, tuple(eviction), self._packed_keys(key), self._base(key), digest)
+            base = self._base(key)
+            data = self._data(key, tuple(eviction), self._packed_keys(key), base, self._sealed_digest(key, base))
             counts = read_counts(self._memory, key, is_sealed=True)
             records.append((KIND, data | {"counted": counts}))
         return records
+
+    def _sealed_digest(self, key: SessionKey, base: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a digest as it was at the eviction: what it tells of events that are held is told again from them."""
+        digest = DigestRows(self._memory).read_back(*key)
+        sealed = self._memory.value(f"SELECT sealed FROM digests WHERE {_KEY}", key)
+        if digest is None or sealed is None:
+            return digest
+        covers = orjson.loads(sealed)["covers"]
+        covered = {name: covers[name] for name in ("event_count", "last_event_uid")}
+        return digest | covered | {"digest": sealed, "ingested_ms": base["ingested_ms"]}
 
     def losses(self) -> list[RetentionEvent]:
         """Return unrecoverable losses, newest first."""
