@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.annotations import Annotation, AnnotationTable
     from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digest_rows import DigestRow, DigestRows, Pending
-    from recollect.store.tables.erase import Erasure, HeldContent
+    from recollect.store.tables.erase import Erasure
     from recollect.store.tables.events import (
         HIDES_LEARNED,
         IS_ABANDONED,
@@ -132,12 +132,11 @@ if TYPE_CHECKING:
         GroupTable,
         Pointer,
     )
-    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates
+    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates, Rules
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
-    from recollect.store.tables.rules import Exclusion, Exclusions, Rules
     from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sources import KnownSource, Sources, path_key
@@ -148,6 +147,8 @@ if TYPE_CHECKING:
         FORGOTTEN,
         HIDDEN,
         TOMBSTONE,
+        Exclusion,
+        Exclusions,
         Tombstone,
         Tombstones,
         TombstoneTable,
@@ -235,7 +236,7 @@ class Store:
     live_pack = _part(lambda s: door.LivePack(s._cache, s.folder))
     live = _part(lambda s: door.LiveSessions(s._cache, s._memory, s.intake, s.fulltext, s.live_pack, s.tombstones))
     # Care
-    lasting = _part(lambda s: door.Lasting(s._memory))
+    lasting = _part(lambda s: door.Lasting(s._memory, s.ledger))
     raw = _part(lambda s: door.RawCache(s._cache, s.folder))
     sizes = _part(lambda s: door.Sizes(s._cache, s._memory, s.folder))
     check = _part(lambda s: door.Check(s._cache, s._memory, s.folder))
@@ -315,7 +316,8 @@ class Store:
         from recollect.store.tables.lasting import missing_records  # only a damaged store needs them
 
         tables = (self.tombstones, self.copies, self.evictions, self.groups, self.facts)
-        return missing_records(self.ledger, tables)
+        rows = [row for table in tables for row in table.records()]  # first: lines are written before rows
+        return missing_records(self.ledger, rows)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
         """Keep a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""

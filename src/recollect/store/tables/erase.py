@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
@@ -33,14 +33,6 @@ _EVICTED_KEYS = "SELECT event_keys FROM evictions WHERE agent = ? AND native_ses
 _SESSIONS_AT_ONCE = 50  # others wait to write meanwhile
 
 
-class HeldContent(NamedTuple):
-    """Tells how much is held of a session, and from which of the agent's files."""
-
-    events: int
-    payload_bytes: int
-    files: tuple[str, ...]
-
-
 class Erasure:
     """The sessions of a store as things that can be erased."""
 
@@ -55,16 +47,19 @@ class Erasure:
             (memory, "sessions", "native_session_id"),
         )
 
-    def held(self, key: SessionKey) -> HeldContent:
-        count, size = self._cache.rows(
-            f"SELECT count(*), coalesce(sum(payload_bytes), 0) FROM events WHERE stream = ({_STREAM})", key
-        )[0]
-        rows = self._cache.rows(
+    def size(self, key: SessionKey) -> tuple[int, int]:
+        """Count the events that are held of a session, and the bytes of their payloads."""
+        sql = f"SELECT count(*), coalesce(sum(payload_bytes), 0) FROM events WHERE stream = ({_STREAM})"
+        count, size = self._cache.rows(sql, key)[0]
+        return count, size
+
+    def files(self, key: SessionKey) -> list[str]:
+        """Return which of the agent's files have to do with a session."""
+        return self._cache.column(
             f"SELECT path FROM sources WHERE id IN (SELECT source FROM stream_sources WHERE stream = ({_STREAM})"
             " UNION SELECT source FROM infos WHERE agent = ? AND native_id = ?) ORDER BY path",
             (*key, *key),
         )
-        return HeldContent(count, size, tuple(path for (path,) in rows))
 
     def keys(self) -> list[SessionKey]:
         """Every session that anything is held of."""

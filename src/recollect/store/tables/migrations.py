@@ -57,7 +57,7 @@ def m002_named_values(connection: apsw.Connection) -> None:
 
 
 def m003_moved(connection: apsw.Connection) -> None:
-    from recollect.store.tables.rules import RULES
+    from recollect.store.tables.kept import RULES
 
     if "has_moved" not in {row[1] for row in connection.execute("PRAGMA table_info(rules)")}:
         connection.execute("ALTER TABLE rules ADD COLUMN has_moved INTEGER")

@@ -1,4 +1,4 @@
-"""Which sessions were forgotten, and how they are kept from coming back.
+"""Which sessions were forgotten or are left out by the user's rules, and how they are kept from coming in.
 
 A tombstone has a session's id, the moment, and hashes of its records. It has no word, title or path of it. The hashes
 recognise the copies that an agent makes when somebody resumes or forks what is forgotten here. Tombstones are
@@ -33,7 +33,7 @@ from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads.writer import leave_out_events
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.sources import Sources
-from recollect.store.tables.table import MEMORY, Table, column
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table, column
 
 HASH_BYTES = 8
 
@@ -320,3 +320,68 @@ def _data(tombstone: Tombstone) -> dict[str, Any]:
 
 def _from_data(data: dict[str, Any]) -> Tombstone:
     return Tombstone(data["agent"], data["native_session_id"], b64decode(data["event_keys"]), tuple(data["kept_forks"]))
+
+
+# The sessions that the user's rules leave out; what comes later of one is left out too. So are folders, by hash, that
+# one of them shows to be a checkout of an excluded repository: others have only the folder.
+EXCLUSIONS = Table(
+    "exclusions",
+    MEMORY,
+    (
+        *column.plain("agent", "native_session_id", "host"),
+        *column.paths("path"),
+        *column.plain("rule"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id", "host", "path"),
+)
+
+_FOLDER = "folder:"  # begins what stands for a folder in place of a session's id
+_IS_SESSION = "agent <> ''"
+
+
+class Exclusion(NamedTuple):
+    """A session that a rule of the user leaves out, and the file it was met in."""
+
+    agent: str
+    native_id: str
+    host: str
+    path: str
+    rule: str
+
+
+class Exclusions:
+    """The left-out sessions of a store."""
+
+    def __init__(self, cache: Database, memory: Database) -> None:
+        self._cache = cache
+        self._memory = memory
+
+    def all(self) -> list[Exclusion]:
+        return self._memory.read(
+            Exclusion, f"SELECT agent, native_session_id, host, path, rule FROM exclusions WHERE {_IS_SESSION}"
+        )
+
+    def folders(self) -> dict[str, str]:
+        """Hashes of the folders that are checkouts of excluded repositories, with the rules."""
+        rows = self._memory.rows(f"SELECT native_session_id, rule FROM exclusions WHERE NOT {_IS_SESSION}")
+        return {name.removeprefix(_FOLDER): rule for name, rule in rows}
+
+    def add_folder(self, key: str, rule: str) -> None:
+        """Remember a folder by its hash: the session that showed it is not stored."""
+        self.add([Exclusion("", _FOLDER + key, "", "", rule)])
+
+    def add(self, exclusions: Collection[Exclusion]) -> None:
+        self._memory.write_all("INSERT OR REPLACE INTO exclusions VALUES (?, ?, ?, ?, ?)", exclusions)
+
+    def lift(self, exclusions: Collection[Exclusion]) -> None:
+        """Let sessions in again; their files will be read from the start."""
+        self._cache.write_all(
+            "UPDATE sources SET mtime_ns = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+            " WHERE host = ? AND agent = ? AND path = ?",
+            [(exclusion.host, exclusion.agent, exclusion.path) for exclusion in exclusions],
+        )
+        self._memory.write_all(
+            "DELETE FROM exclusions WHERE agent = ? AND native_session_id = ? AND host = ? AND path = ?",
+            [exclusion[:4] for exclusion in exclusions],
+        )
