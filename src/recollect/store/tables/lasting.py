@@ -24,17 +24,7 @@ from recollect.store.tables.evictions import EVICTION, Counts, counted, evicted_
 from recollect.store.tables.facts import NOTE, VERDICT, restore_note, restore_verdict
 from recollect.store.tables.groups import BOOKMARK, GROUP, restore_bookmark, restore_group
 from recollect.store.tables.session_rows import SESSIONS, SessionRow
-from recollect.store.tables.table import (
-    BY_DIGEST,
-    BY_DIGEST_ROWID,
-    BY_NATIVE_ID,
-    BY_SESSION,
-    MEMORY,
-    PRIMARY_KEY,
-    Column,
-    Role,
-    Table,
-)
+from recollect.store.tables.table import MEMORY, OWNER_KEYS, PRIMARY_KEY, Column, Role, Table
 from recollect.store.tables.texts import hashes_of, redacted
 from recollect.store.tables.tombstones import TOMBSTONE, restore_tombstone
 
@@ -47,13 +37,6 @@ _KEY = "agent = ? AND native_session_id = ?"
 
 Row = tuple[str, dict[str, Any]]  # table, and values by column as JSON holds them
 
-# The columns that say whose a row is: the session's key, or the number of its digest.
-_KEYS: dict[str | None, tuple[str, ...]] = {
-    BY_NATIVE_ID: ("agent", "native_id"),
-    BY_SESSION: ("agent", "native_session_id"),
-    BY_DIGEST: ("digest",),
-    BY_DIGEST_ROWID: ("rowid",),
-}
 _JSON_TYPES: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (str,)}
 
 
@@ -120,7 +103,7 @@ def redact_rows(redactor: "Redactor", rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _exported() -> list[Table]:
-    tables = [table for table in declared(MEMORY) if table.is_exported and table.owner in _KEYS]
+    tables = [table for table in declared(MEMORY) if table.is_exported and table.owner in OWNER_KEYS]
     return sorted(tables, key=lambda table: table.is_part)
 
 
@@ -130,7 +113,7 @@ def _is_derived(table: Table) -> bool:
 
 def _columns(table: Table) -> list[Column]:
     """All but its key, which the session gives, row numbers, which differ by store, and hashes, which are made."""
-    key = _KEYS[table.owner]
+    key = OWNER_KEYS[table.owner]
     return [
         column
         for column in table.columns
@@ -148,7 +131,7 @@ def _insert(connection: apsw.Connection, table: Table, key: SessionKey, values: 
         if digest is None:
             return
         owner = (digest,)
-    row |= dict(zip(_KEYS[table.owner], owner, strict=True))
+    row |= dict(zip(OWNER_KEYS[table.owner], owner, strict=True))
     listed = ", ".join(f'"{name}"' for name in row)
     connection.execute(f"INSERT INTO {table.name} ({listed}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
 

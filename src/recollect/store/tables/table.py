@@ -128,6 +128,13 @@ _DIGEST = "SELECT id FROM digests WHERE agent = ?1 AND native_session_id = ?2"
 BY_DIGEST = f"digest IN ({_DIGEST})"
 BY_DIGEST_ROWID = f"rowid IN ({_DIGEST})"  # of a full-text table
 PARTS_OF_DIGEST = (BY_DIGEST, BY_DIGEST_ROWID)
+# The columns that say whose a row is: the session's key, or the number of its digest.
+OWNER_KEYS: dict[str | None, tuple[str, ...]] = {
+    BY_NATIVE_ID: ("agent", "native_id"),
+    BY_SESSION: ("agent", "native_session_id"),
+    BY_DIGEST: ("digest",),
+    BY_DIGEST_ROWID: ("rowid",),
+}
 
 
 class Table(NamedTuple):
