@@ -10,8 +10,7 @@ import apsw
 
 from recollect.files import replace_file
 from recollect.home import RESCUED_NAME, SPOOL_NAME
-from recollect.kinds import SessionKey
-from recollect.schema import name_half
+from recollect.kinds import SessionKey, name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database

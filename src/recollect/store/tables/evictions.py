@@ -16,8 +16,7 @@ import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
-from recollect.schema import name_half
+from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey, name_half
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
