@@ -429,9 +429,9 @@ class EvictionTable:
         """Return a digest as it was at the eviction: what it tells of events that are held is told again from them."""
         digest = DigestRows(self._memory).read_back(*key)
         sealed = self._memory.value(f"SELECT sealed FROM digests WHERE {_KEY}", key)
-        if digest is None or sealed is None:
+        if digest is None or digest["digest"] is None:
             return digest
-        covers = orjson.loads(sealed)["covers"]
+        covers = orjson.loads(sealed)["covers"] if sealed is not None else {"event_count": 0, "last_event_uid": None}
         covered = {name: covers[name] for name in ("event_count", "last_event_uid")}
         return digest | covered | {"digest": sealed, "ingested_ms": base["ingested_ms"]}
 
