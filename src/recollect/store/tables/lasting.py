@@ -154,26 +154,24 @@ def _redact_data(record: LedgerRecord, rules: "Rules") -> dict[str, Any] | None:
     """A record's data with newer rules applied to its texts, as they are applied to the rows it restores."""
     data = record.data
     if record.kind in (BOOKMARK, NOTE):
-        return {name: _text(rules, value) if isinstance(value, str) else value for name, value in data.items()}
+        return {
+            name: _changed(rules, Role.TEXT, value) if isinstance(value, str) else value for name, value in data.items()
+        }
     if record.kind != EVICTION:
         return None
-    session = orjson.loads(_document(rules, orjson.dumps(data["session"]).decode()))
+    session = orjson.loads(_changed(rules, Role.DOCUMENT, orjson.dumps(data["session"]).decode()))
     digest = data["digest"]
     if digest is not None:
-        texts = {name: _text(rules, digest[name]) for name in ("line", "text")}
-        digest = digest | texts | {"digest": digest["digest"] and _document(rules, digest["digest"])}
+        texts = {name: _changed(rules, Role.TEXT, digest[name]) for name in ("line", "text")}
+        digest = digest | texts | {"digest": digest["digest"] and _changed(rules, Role.DOCUMENT, digest["digest"])}
     counts = {
         table.name: _redact_rows(rules, table, names, data["counted"].get(table.name, [])) for table, names in counted()
     }
     return data | {"session": session, "digest": digest, "counted": data["counted"] | counts}
 
 
-def _text(rules: "Rules", text: str) -> str:
-    return rules.texts([text]).get(0, text)
-
-
-def _document(rules: "Rules", document: str) -> str:
-    return rules.payloads([document.encode()]).get(0, document.encode()).decode()
+def _changed(rules: "Rules", role: Role, text: str) -> str:
+    return next((new for _, new in redacted(rules, role, [text])), text)
 
 
 def _redact_rows(rules: "Rules", table: Table, columns: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
