@@ -280,7 +280,7 @@ def _touch_relatives(connection: apsw.Connection, keys: Sequence[SessionKey]) ->
 def _scrub_sources(connection: apsw.Connection, sources: list[int]) -> None:
     """Files stay known as read, but nothing of their content; one that held no other session loses its path too."""
     chosen = (json_list(sources),)
-    tables = [table for table in declared(CACHE) if table.owner is BY_SOURCE]
+    tables = [table for table in declared(CACHE) if table.owner == BY_SOURCE]
     for table in tables:
         blank = ", ".join(f"{column.name} = {column.blank}" for column in table.columns if column.blank is not None)
         connection.execute(f"UPDATE {table.name} SET {blank} WHERE source {_CHOSEN}", chosen)

@@ -150,7 +150,7 @@ def evicted_session(record: LedgerRecord) -> SessionKey:
 def counted() -> list[tuple[Table, tuple[str, ...]]]:
     """List the tables of what was noticed and counted of a session, whose rows outlive its events once they are sealed;
     with the columns that the ledger has, in its order."""
-    tables = [table for table in declared(MEMORY) if table.owner is BY_DIGEST]
+    tables = [table for table in declared(MEMORY) if table.owner == BY_DIGEST]
     return [
         (table, tuple(name for name in names if name not in ("id", "digest", "is_sealed")))
         for table in tables
@@ -261,23 +261,24 @@ class EvictionTable:
     def add(self, evictions: Sequence[Eviction], at_ms: int) -> None:
         """Note that raw detail is about to go: on the disk, and in the ledger with the digests, when this returns."""
         renewed = self.names() & {eviction.key for eviction in evictions}
-        rows, records = [], []
+        rows, records, losses = [], [], []
         for eviction in evictions:
-            why = (at_ms, eviction.reason, eviction.held.bytes)
-            keys, row = self._all_keys(eviction.key), self._row(eviction.key)
-            record = self._record(eviction.key, (*why, keys, row), eviction.digest)
-            record["losses"] += [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.held.bytes)]
+            key, size = eviction.key, eviction.held.bytes
+            keys, row = self._all_keys(key), self._row(key)
+            record = self._record(key, (at_ms, eviction.reason, size, keys, row), eviction.digest)
+            if eviction.loss is not None:
+                record["losses"].append((at_ms, eviction.loss, size))
+                losses.append((key, eviction.held.session_uid, (at_ms, eviction.loss, size)))
             records.append((EVICTION, record))
-            rows.append((*eviction.key, *why, keys, orjson.dumps(row).decode()))
+            rows.append((*key, at_ms, eviction.reason, size, keys, orjson.dumps(row).decode()))
         self._ledger.extend(records)
         with self._memory.transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
             for eviction in evictions:
                 seal_digest(connection, eviction.key)
                 connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *eviction.key))
-                if eviction.loss is not None:
-                    loss = (at_ms, eviction.loss, eviction.held.bytes)
-                    note_loss(connection, eviction.key, eviction.held.session_uid, loss)
+            for loss in losses:
+                note_loss(connection, *loss)
         if renewed:
             self._ledger.rewrite(
                 lambda record: (

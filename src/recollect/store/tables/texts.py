@@ -64,7 +64,7 @@ class Texts:
         """Paths of the agents' files, and what tables hold of files rather than of sessions; each with its file."""
         yield from self._cache.iter_rows("SELECT id, path FROM sources")
         for table in declared(CACHE):
-            for name in table.names(Role.TEXT) if table.owner is BY_SOURCE else ():
+            for name in table.names(Role.TEXT) if table.owner == BY_SOURCE else ():
                 for source, content in self._cache.iter_rows(f"SELECT source, {name} FROM {table.name}"):
                     yield source, content.decode("utf-8", "replace") if isinstance(content, bytes) else content
 
@@ -141,7 +141,7 @@ class Redaction:
         has_changed = self._redact_paths(redactor, dry_run=dry_run)
         for database in (self._cache, self._memory):
             for table in declared(database.path.name):
-                if table.owner is BY_STREAM:
+                if table.owner == BY_STREAM:
                     continue
                 is_done = table.is_of_session and database is self._cache
                 changes = _redact(database, table, redactor, _UNHELD if is_done else "1", (), dry_run=dry_run)
