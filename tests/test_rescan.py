@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import apsw
 import orjson
 import pytest
 from click.testing import CliRunner
@@ -332,9 +333,10 @@ def test_a_long_session_is_read_as_a_whole_after_it_was_redacted(
     home = Home(tmp_path / "home")
     home.write("s", *(event("s", number, text=f"{number} {TITLE if number == 3 else ''}") for number in range(1, 40)))
     with sweep(tmp_path / "store", home) as memory:
-        cache, _ = memory._store.databases
-        assert cache.rows("SELECT 1 FROM kept")
+        cache = apsw.Connection(str(tmp_path / "store" / "cache.db"))
+        assert cache.execute("SELECT 1 FROM kept").fetchall()
 
         assert memory.rescan().sessions_changed == 1
 
-        assert cache.rows("SELECT 1 FROM kept") == []
+        assert cache.execute("SELECT 1 FROM kept").fetchall() == []
+        cache.close()

@@ -8,11 +8,11 @@ Everything cites events by the ids that are made here.
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from recollect.clock import AsDatetime
 from recollect.kinds import *  # noqa: F403 - these words are part of the schema
+from recollect.kinds import name_half as name_half
 
 SCHEMA_VERSION = 1
 
@@ -332,7 +332,3 @@ def event_uid(agent: str, native_session_id: str, native_id: str, block: int = 0
     its copies in other sessions can be recognised.
     """
     return name_half(agent, native_session_id) + name_half(agent, f"{native_id}\x1f{block}")
-
-
-def name_half(agent: str, name: str) -> bytes:
-    return blake2b(f"{agent}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -75,7 +75,9 @@ def test_a_log_without_a_line_that_can_be_read_goes_with_the_session_it_is_named
 @pytest.mark.parametrize("agent", sorted(adapters()))
 def test_every_file_but_a_history_says_whose_it_is_or_tells_it(tmp_path: Path, agent: str) -> None:
     home = shutil.copytree(SAMPLES / agent, tmp_path / "home")
-    sources = [source for source in adapters()[agent].discover(home) if source.kind not in (HISTORY_LANE, FOLDER)]
+    adapter = adapters()[agent]
+    found = [source for source in adapter.discover(home) if source.kind not in (HISTORY_LANE, FOLDER)]
+    sources = [unit for source in found for unit in (adapter.units(source) if source.holds_units else [source])]
 
     nobodys = [source.path.name for source in sources if source.session is None]
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.analysis import distiller
+from recollect.api import repair
 from recollect.schema import HISTORY_LANE
 from tests.builders import AGENT, Home, at_ms, event, usage
 from tests.retention.rig import (
@@ -193,6 +195,37 @@ def test_the_ledger_alone_brings_an_evicted_session_back_as_it_was_told(tmp_path
         write(home, "aa")
         memory.sweep()
         assert raw_names(memory) == {"other"}
+
+
+@pytest.mark.parametrize("is_distilled", [True, False])
+def test_a_ledger_that_was_written_anew_counts_no_held_event_twice(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, is_distilled: bool
+) -> None:
+    store = tmp_path / "store"
+    write(home, "aa", turns=2)
+    with opened(store, home) as memory:
+        with monkeypatch.context() as patch:
+            for step in () if is_distilled else ("distil_sessions", "distil_pending"):
+                patch.setattr(distiller, step, lambda *_, **__: [])
+            evict_all(memory, hard=True)
+        grow(home, "aa", 2, 3)
+        memory.sweep()
+        before, by_agent = memory.session("aa"), memory.stats("agent").lines
+        digest = memory.digest(before)
+    (store / "ledger.jsonl").unlink()
+    repair(store, [home.flag])
+    for file in [*store.glob("memory.db*"), *store.glob("high*")]:
+        file.unlink()
+
+    with opened(store, home) as memory:
+        memory.sweep()
+
+        after = memory.session("aa")
+        told = memory.digest(after)
+        assert row(after) == row(before)
+        assert told.covers.event_count == digest.covers.event_count
+        assert (told.request_count, told.tokens, told.usd) == (digest.request_count, digest.tokens, digest.usd)
+        assert memory.stats("agent").lines == by_agent
 
 
 def test_what_was_lost_is_still_told_when_only_the_ledger_is_left(tmp_path: Path, home: Home) -> None:

@@ -79,10 +79,10 @@ def test_erasing_a_session_leaves_the_others(folder: Path) -> None:
 def test_erasing_twice_is_erasing_once(folder: Path) -> None:
     with open_store(folder) as store:
         store.erasure.drop([FIRST])
-        before = store.erasure.held(FIRST)
+        before = store.erasure.size(FIRST)
         store.erasure.drop([FIRST])
 
-        assert store.erasure.held(FIRST) == before
+        assert store.erasure.size(FIRST) == before
         assert store.erasure.keys() == [SECOND]
 
 

@@ -134,7 +134,7 @@ def test_step_by_step_the_same_goes(store: Path, planted: Planted, monkeypatch: 
     with open_memory(store, planted.roots) as memory:
         assert memory._store.fulltext.sizes()["index"] == 0  # it did not fit, and the next sweep makes it again
         memory.sweep()
-        assert memory._store.fulltext.pending() == []
+        assert memory._store.fulltext.sizes()["index"] > 0
         assert {hit.session_uid.partition(":")[2] for hit in memory.search("stays", limit=100, exclude=[])} == {
             *planted.kept
         }

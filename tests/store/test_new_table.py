@@ -13,9 +13,18 @@ from recollect.api import Memory, doctor, open_memory, restore
 from recollect.kinds import SessionKey
 from recollect.store import open_store
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column, fulltext
-from recollect.store.tables.column import Column
-from recollect.store.tables.table import BY_DIGEST, BY_SESSION, BY_SOURCE, BY_STREAM, CACHE, MEMORY, Owner, Table
+from recollect.store.tables import fulltext
+from recollect.store.tables.table import (
+    BY_DIGEST,
+    BY_SESSION,
+    BY_SOURCE,
+    BY_STREAM,
+    CACHE,
+    MEMORY,
+    Column,
+    Table,
+    column,
+)
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.forget.traces import left_in
 
@@ -28,7 +37,7 @@ class Case(NamedTuple):
     """Where a throw-away table belongs, and how its row for the first session is found."""
 
     database: str
-    owner: Owner
+    owner: str
     keys: tuple[Column, ...]
     values: str
 

@@ -71,13 +71,6 @@ def drop(store: Store, keys: Collection[SessionKey]) -> None:
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or ids.isdisjoint(_texts(record.data)))
 
 
-def waiting(store: Store, keys: Collection[SessionKey]) -> str:
-    """Say what is left of sessions whose removal could not end."""
-    if held := len(store.erasure.existing(keys)):
-        return f"{held} of {len(keys)} sessions are not deleted yet" if len(keys) > 1 else "rows are not deleted yet"
-    return "all rows are deleted, but words may remain in the index and in unused parts of the databases"
-
-
 def drop_prepared(store: Store) -> None:
     """Remove files with quotes of sessions beside the databases; the log of hooks begins anew."""
     expire_answers(store)
@@ -115,16 +108,12 @@ def _without_sessions(raw: bytes, ids: Collection[str]) -> bytes | None:
     return raw
 
 
-def _forget_heirs(store: Store) -> None:
-    """Sub-agents of forgotten sessions that were stored before a log showed whose they are go too."""
-    while heirs := store.erasure.heirs(store.tombstones.names()):
-        store.tombstones.add([Tombstone(*key, b"") for key in heirs])
-
-
 def finish_forgetting(store: Store, rules: "AccountRules", domains: Mapping[str, str]) -> None:
     """Finish what was stopped: a tombstone whose session is still held, or whose last step is missing."""
     store.tombstones.take_over()
-    _forget_heirs(store)
+    # Sub-agents of forgotten sessions that were stored before a log showed whose they are go too.
+    while heirs := store.erasure.heirs(store.tombstones.names()):
+        store.tombstones.add([Tombstone(*key, b"") for key in heirs])
     forgotten = store.tombstones.names()
     left = store.tombstones.unfinished() | store.erasure.existing(forgotten) if forgotten else set()
     if not left:
@@ -194,6 +183,6 @@ def _hide(store: Store, key: SessionKey, values: "KnownValues") -> bool:
     while (stream := store.raw.find(*key)) and (payloads := changed_payloads(store, stream, values)[0]):
         is_held = True
         store.erasure.owe_scrub()
-        store.redaction.hide_in_session(key, values)
+        store.redaction.redact_session(key, values, with_memory=True)
         store.rewrites.replace(stream, payloads, HIDES_LEARNED, stream.redacted_with)
     return is_held

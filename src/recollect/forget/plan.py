@@ -13,12 +13,12 @@ import orjson
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
-from recollect.forget.erase import FINISHES_FORGETTING, count_answers, drop, finish_forgetting, leave_no_byte, waiting
+from recollect.forget.erase import FINISHES_FORGETTING, count_answers, drop, leave_no_byte
 from recollect.ingest import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
 from recollect.schema import Session
 from recollect.sessions import AccountRules, all_reached
-from recollect.store import HeldContent, SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
+from recollect.store import SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
 from recollect.text import Progress, silent
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
@@ -173,13 +173,12 @@ def plan_forgetting(store: Store, selection: Selection, progress: Progress, *, w
     while with_forks and sharing:
         chosen |= rows.with_sub_agents(sharing)
         sharing = store.erasure.sharing(chosen)
-    contents = {key: store.erasure.held(key) for key in sorted(chosen)}
-    files = {path for held in contents.values() for path in held.files} | {line.path for line in lines}
+    files = {path for key in chosen for path in store.erasure.files(key)} | {line.path for line in lines}
     copies = store.copies.all() if chosen or lines else []
     return ForgetPlan(
-        sessions=tuple(rows.describe(key, held) for key, held in contents.items()),
+        sessions=tuple(map(rows.describe, sorted(chosen))),
         lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.key.native_id) for line in lines),
-        forks=tuple(rows.describe(key, store.erasure.held(key), shared) for key, shared in sharing.items()),
+        forks=tuple(rows.describe(key, shared) for key, shared in sharing.items()),
         files=tuple(sorted(files)),
         copies=(
             *(UnreachableCopy(copy.kind, copy.path, rfc3339(copy.made_ms)) for copy in copies),
@@ -215,24 +214,16 @@ def apply_plan(
         keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in planned.forks]
         kept = tuple(fork.native_id for fork in keeping)
         store.tombstones.add([Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)])
-        with _reported_as_begun(store, keys):
-            drop(store, keys)
-            leave_no_byte(store, rules, domains, keys)
-            store.checkpoint()
+        _erase(store, rules, domains, keys)
     return planned
 
 
 def finish_interrupted(store: Store, rules: AccountRules, domains: Mapping[str, str]) -> int:
     """Finish what an interrupted call of `apply_plan` began; return how many sessions and lines that was about."""
     begun = store.tombstones.unfinished()
-    if not begun:
-        return 0
-    with without_sweeps(store):
-        finish_forgetting(store, rules, domains)
-        if store.tombstones.unfinished():
-            message = f"Forgetting started but could not finish: {waiting(store, begun)}"
-            raise StoreUnwritable(message, FINISHES_FORGETTING)
-        store.checkpoint()
+    if begun:
+        with without_sweeps(store):
+            _erase(store, rules, domains, begun)
     return len(begun)
 
 
@@ -246,12 +237,19 @@ def is_forgotten(store: Store, name: str) -> bool:
     )
 
 
-@contextmanager
-def _reported_as_begun(store: Store, keys: Collection[SessionKey]) -> Iterator[None]:
+def _erase(store: Store, rules: AccountRules, domains: Mapping[str, str], keys: Collection[SessionKey]) -> None:
+    """Delete sessions that have tombstones; says what is left of them if that cannot end."""
     try:
-        yield
+        drop(store, keys)
+        leave_no_byte(store, rules, domains, keys)
+        store.checkpoint()
     except (StoreUnwritable, Busy) as error:
-        message = f"Forgetting started but could not finish: {waiting(store, keys)} ({error.message})"
+        held, left = len(store.erasure.existing(keys)), "rows are not deleted yet"
+        if held == 0:
+            left = "all rows are deleted, but words may remain in the index and in unused parts of the databases"
+        elif len(keys) > 1:
+            left = f"{held} of {len(keys)} sessions are not deleted yet"
+        message = f"Forgetting started but could not finish: {left} ({error.message})"
         raise type(error)(message, FINISHES_FORGETTING) from error
 
 
@@ -311,16 +309,17 @@ class _Rows:
             self._store.session_rows.spawned(parent), erasure.named_after(key), erasure.empty_forks(key)
         )
 
-    def describe(self, key: SessionKey, held: HeldContent, shared_events: int = 0) -> ForgottenSession:
+    def describe(self, key: SessionKey, shared_events: int = 0) -> ForgottenSession:
         session = self.find(key)
+        events, payload_bytes = self._store.erasure.size(key)
         return ForgottenSession(
             session_uid=session.session_uid if session else session_uid(*key),
             agent=key.agent,
             native_session_id=key.native_id,
             title=session.title if session else None,
             is_sub_agent=session is not None and session.parent_session_uid is not None,
-            events=held.events,
-            payload_bytes=held.payload_bytes,
+            events=events,
+            payload_bytes=payload_bytes,
             shared_events=shared_events,
         )
 

@@ -45,7 +45,7 @@ def rescan_store(
     # What belongs to no stream comes first: whatever stops this, the streams are still due, and it runs again.
     has_changed_rows = store.redaction.redact_others(redactor, dry_run=dry_run)
     if not dry_run:
-        has_changed_rows |= store.evictions.redact_records(redactor)
+        has_changed_rows |= store.lasting.redact_records(redactor)
     for start in range(0, len(streams), _STREAMS_AT_ONCE):
         _rescan_streams(store, redactor, streams[start : start + _STREAMS_AT_ONCE], report, dry_run=dry_run)
         advance(min(start + _STREAMS_AT_ONCE, len(streams)), len(streams))
@@ -142,5 +142,5 @@ def drop_lines(store: Store, keys: Collection[SessionKey]) -> None:
     uids, roots = {session_uid(*key) for key in keys}, {session_uid(*key): key for key in store.evictions.names()}
     for root, lines in store.digest_rows.lines(sorted(roots)).items():
         if root not in uids and (gone := [line for uid, (_, line) in lines.items() if uid in uids]):
-            store.redaction.hide_in_session(roots[root], _Lines(gone))
-            store.evictions.redact_records(_Lines(gone), of=roots[root])
+            store.redaction.redact_session(roots[root], _Lines(gone), with_memory=True)
+            store.lasting.redact_records(_Lines(gone), of=roots[root])

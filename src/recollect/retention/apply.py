@@ -16,11 +16,8 @@ from recollect.clock import now_ms, rfc3339
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.retention.plan import LAST_COPY, UNANALYSED, Limits, Plan, horizon_ms, plan, trusted_from_ms
 from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, Eviction, RetentionEvent, Store
-from recollect.store import HeldSession as Held
 
 _SECONDS = 10
-
-
 Notice = dict[str, str | int | None]  # never a word of a session's content
 
 
@@ -94,18 +91,14 @@ def keep_within_budget(
 ) -> BudgetReport:
     """Drop raw detail until Tier 1 fits; warn if Tier 2 does not. The sweep's lock must be held."""
     work = _Work(store, limits, host, now_ms())
-    if work.has_work():
-        work.run(advance)
-    work.check_tier_2()
+    work.run(advance)
     send(notify, work.notices)
-    work.note_time()
     return work.report
 
 
 def finish_evictions(store: Store) -> None:
     """Finish interrupted evictions. Must run before anything is read, because what is read then is new."""
-    unfinished = store.evictions.unfinished()
-    if unfinished:
+    if unfinished := store.evictions.unfinished():
         store.evictions.drop_raw(sorted(unfinished))
         _leave_nothing(store, now_ms())
 
@@ -113,8 +106,7 @@ def finish_evictions(store: Store) -> None:
 def look_ahead(store: Store, limits: Limits, host: str) -> Outlook:
     """Measure the store and plan what would be evicted now; changes nothing."""
     moment = now_ms()
-    held = store.sizes.held(host, moment)
-    raw = store.sizes.raw_bytes()
+    held, raw = store.sizes.held(host, moment), store.sizes.raw_bytes()
     is_sane = moment >= trusted_from_ms(store.evictions.clock(), moment, limits)
     planned = plan(held, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
     return Outlook(
@@ -136,7 +128,7 @@ class _Work:
         self._store = store
         self._limits = limits
         self._host = host
-        self.at_ms = at_ms
+        self._at_ms = at_ms
         self._trusted_from_ms = trusted_from_ms(store.evictions.clock(), at_ms, limits)
         self._is_clock_sane = at_ms >= self._trusted_from_ms
         self._remade: set[str] = set()  # sessions whose unreadable digest was made anew
@@ -144,23 +136,32 @@ class _Work:
         self.notices: list[Notice] = []
         self.report = BudgetReport(raw_bytes=store.sizes.raw_bytes(enough=limits.raw_soft_cap))
 
-    def has_work(self) -> bool:
-        is_over = self.report.raw_bytes > self._limits.raw_soft_cap
-        return is_over or (self._is_clock_sane and self._store.sizes.has_older(horizon_ms(self._limits, self.at_ms)))
-
     def run(self, advance: Advance) -> None:
+        horizon = horizon_ms(self._limits, self._at_ms)
+        is_over = self.report.raw_bytes > self._limits.raw_soft_cap
+        if is_over or (self._is_clock_sane and self._store.sizes.has_older(horizon)):
+            self._evict(advance)
+        self.report.distilled_bytes = size = self._store.sizes.distilled_bytes()
+        if size > (cap := self._limits.distilled_cap):  # digests are never dropped
+            self.report.warnings.append(
+                f"Digests take {size:,} bytes, over retention.distilled_cap ({cap:,}); they are never evicted"
+            )
+            self.notices.append(_notice("distilled_over_cap", self._at_ms, None, size))
+        # When ages were checked: to the hour, because a sweep that finds nothing new writes nothing.
+        clock = self._store.evictions.clock()
+        if clock is None or abs(self._at_ms - clock[0]) > _HOUR_MS:
+            self._store.evictions.set_clock(self._at_ms, self._trusted_from_ms)
+
+    def _evict(self, advance: Advance) -> None:
         """Plan and drop until the plan is empty: what the index frees is only known afterwards.
 
         Tidying up may take a page or two, so that more has to go.
         """
         self._drop_planned(advance)
-        _leave_nothing(self._store, self.at_ms)
         if self._plan(is_all_analyzed=True).evictions:
             self._drop_planned(advance)
-            _leave_nothing(self._store, self.at_ms)
-        size, cap = self._store.sizes.raw_bytes(), self._limits.raw_hard_cap
-        self.report.raw_bytes = size
-        if size > cap:
+        self.report.raw_bytes = size = self._store.sizes.raw_bytes()
+        if size > (cap := self._limits.raw_hard_cap):
             self.report.warnings.append(
                 f"{size:,} bytes cannot be evicted, more than retention.raw_hard_cap ({cap:,}): raise it"
             )
@@ -169,83 +170,58 @@ class _Work:
         is_all_analyzed = False
         while (planned := self._plan(is_all_analyzed)).evictions or planned.analyze_first:
             set_aside = len(self._remade)
-            self._apply(planned.first, advance)
+            self._drop(planned.first, advance)
             if planned.analyze_first or len(self._remade) > set_aside:
                 analysis.distil_pending(self._store, lambda done, total: None)
             is_all_analyzed = is_all_analyzed or planned.analyze_first
+        _leave_nothing(self._store, self._at_ms)
 
     def _plan(self, is_all_analyzed: bool) -> Plan:
-        held = self._store.sizes.held(self._host, self.at_ms)
-        held = [session for session in held if session.session_uid not in self._kept]
         return plan(
-            held,
+            [one for one in self._store.sizes.held(self._host, self._at_ms) if one.session_uid not in self._kept],
             self._store.sizes.raw_bytes(),
             self._limits,
-            self.at_ms,
+            self._at_ms,
             is_clock_sane=self._is_clock_sane,
             is_all_analyzed=is_all_analyzed,
         )
 
-    def _apply(self, planned: Sequence[Eviction], advance: Advance) -> None:
+    def _drop(self, planned: Sequence[Eviction], advance: Advance) -> None:
         """Drop these sessions, except those whose digest cannot be read back."""
         for start in range(0, len(planned), _AT_ONCE):
             batch = planned[start : start + _AT_ONCE]
-            prepared = [ready for eviction in batch if (ready := self._prepared(eviction)) is not None]
-            if prepared:
-                self._drop(prepared)
+            ready = list(filter(None, map(self._prepared, batch)))
+            if ready:
+                self._store.evictions.add(ready, self._at_ms)
+                self._store.evictions.drop_raw([eviction.key for eviction in ready])
+            for held, _, _, loss in ready:
+                self.report.sessions_evicted += 1
+                self.report.bytes_evicted += held.bytes
+                self.report.data_loss += loss == DATA_LOSS
+                self.report.last_copies_evicted += loss == LAST_COPY_EVICTED
+                if loss:
+                    self.notices.append(_notice(loss, self._at_ms, f"{held.agent}:{held.native_id}", held.bytes))
             advance(start + len(batch), len(planned))
         if planned:
             self._store.erasure.leave_no_word()
 
     def _prepared(self, eviction: Eviction) -> Eviction | None:
-        """An eviction with the digest read back; None if that fails, because then raw is all there is."""
-        held = eviction.held
-        try:
-            digest = self._store.digest_rows.read_back(held.agent, held.native_id)
-        except StoreDamaged:
-            digest = None
-        loss = _LOSSES.get(eviction.reason)
-        if digest is None and loss != DATA_LOSS:
-            self._set_aside(held)
-            return None
-        return eviction._replace(digest=digest, loss=loss)
+        """An eviction with the digest read back; None if that fails, because then raw is all there is.
 
-    def _set_aside(self, held: Held) -> None:
-        """Mark an unreadable digest to be made anew; if that was tried before, keep the session."""
-        if held.session_uid not in self._remade and self._store.digest_rows.set_outdated(held.agent, held.native_id):
+        A digest that cannot be read is made anew. If that was tried before, the session is kept.
+        """
+        held, loss, digests = eviction.held, _LOSSES.get(eviction.reason), self._store.digest_rows
+        digest = None
+        with suppress(StoreDamaged):
+            digest = digests.read_back(*eviction.key)
+        if digest is not None or loss == DATA_LOSS:
+            return eviction._replace(digest=digest, loss=loss)
+        if held.session_uid not in self._remade and digests.set_outdated(*eviction.key):
             self._remade.add(held.session_uid)
-            return
-        self._kept.add(held.session_uid)
-        self.report.warnings.append(f"Kept because its digest cannot be read back: {held.session_uid}")
-
-    def _drop(self, batch: list[Eviction]) -> None:
-        self._store.evictions.add(batch, self.at_ms)
-        self._store.evictions.drop_raw([eviction.key for eviction in batch])
-        self.report.sessions_evicted += len(batch)
-        self.report.bytes_evicted += sum(eviction.held.bytes for eviction in batch)
-        self.report.data_loss += sum(eviction.loss == DATA_LOSS for eviction in batch)
-        self.report.last_copies_evicted += sum(eviction.loss == LAST_COPY_EVICTED for eviction in batch)
-        self.notices += [
-            _notice(eviction.loss, self.at_ms, ":".join(eviction.key), eviction.held.bytes)
-            for eviction in batch
-            if eviction.loss
-        ]
-
-    def note_time(self) -> None:
-        """Record when ages were checked; to the hour, because a sweep that finds nothing new writes nothing."""
-        clock = self._store.evictions.clock()
-        if clock is None or abs(self.at_ms - clock[0]) > _HOUR_MS:
-            self._store.evictions.set_clock(self.at_ms, self._trusted_from_ms)
-
-    def check_tier_2(self) -> None:
-        """Warn when digests outgrow their cap; they are never dropped."""
-        size, cap = self._store.sizes.distilled_bytes(), self._limits.distilled_cap
-        self.report.distilled_bytes = size
-        if size > cap:
-            self.report.warnings.append(
-                f"Digests take {size:,} bytes, over retention.distilled_cap ({cap:,}); they are never evicted"
-            )
-            self.notices.append(_notice("distilled_over_cap", self.at_ms, None, size))
+        else:
+            self._kept.add(held.session_uid)
+            self.report.warnings.append(f"Kept because its digest cannot be read back: {held.session_uid}")
+        return None
 
 
 def _leave_nothing(store: Store, at_ms: int) -> None:

@@ -46,27 +46,26 @@ recollect.store.tables.activity: BLOCK_HOURS Activity ActivityRow Span SpentRow 
 recollect.store.tables.annotations: Annotation AnnotationTable
 recollect.store.tables.copies: COPY SET_ASIDE ArchiveTable Copies
 recollect.store.tables.digest_rows: DigestRow DigestRows Pending
-recollect.store.tables.erase: Erasure HeldContent
+recollect.store.tables.erase: Erasure
 recollect.store.tables.events: HIDES_LEARNED IS_ABANDONED IS_CLAMPED IS_ERROR IS_PROVISIONAL IS_REBUILT IS_RETRY
 recollect.store.tables.events: MAY_REPEAT PIECE_BYTES TOLD_RETRY EventHeader in_pieces
 recollect.store.tables.evictions: DATA_LOSS LAST_COPY_EVICTED Base Evicted Eviction EvictionTable RetentionEvent
 recollect.store.tables.facts: AMENDMENT NOTE PINNED PROMOTED ExchangeRow FactRow FactTable Note StoredFact
 recollect.store.tables.fulltext: Fulltext
 recollect.store.tables.groups: LAST_CHANGE MAIN_GROUP BookmarkRow Change GroupRow GroupTable Pointer
-recollect.store.tables.kept: ACCOUNT DIGEST Boundary Kept KeptState KeptStates
+recollect.store.tables.kept: ACCOUNT DIGEST Boundary Kept KeptState KeptStates Rules
 recollect.store.tables.lasting: Lasting redact_rows
 recollect.store.tables.lineage: Candidate Lineage Request SharedResponse
 recollect.store.tables.live: MEDIA SUMMARY LiveRow LiveSessions MessageRow
 recollect.store.tables.raw: HeldSession HeldStream RawCache Sizes
-recollect.store.tables.rules: Exclusion Exclusions Rules
 recollect.store.tables.session_rows: Place SessionRow SessionRows
 recollect.store.tables.sessions: ANY_SESSION SORTS SessionFilter SessionHeader
 recollect.store.tables.sources: KnownSource Sources path_key
 recollect.store.tables.steps: Response Step Steps StoredSession
 recollect.store.tables.streams: HALF_BYTES Ancestry NamedValues Streams by_root
 recollect.store.tables.texts: Redaction Texts UnreadLine
-recollect.store.tables.tombstones: FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones TombstoneTable hidden_path
-recollect.store.tables.tombstones: without_forgotten
+recollect.store.tables.tombstones: FORGOTTEN HIDDEN TOMBSTONE Exclusion Exclusions Tombstone Tombstones TombstoneTable
+recollect.store.tables.tombstones: hidden_path without_forgotten
 """
 # The records and functions that cross the door load on first use: a search needs hardly any of them.
 _load = lazy_names(__name__, _NAMES)
@@ -130,7 +129,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.annotations import Annotation, AnnotationTable
     from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digest_rows import DigestRow, DigestRows, Pending
-    from recollect.store.tables.erase import Erasure, HeldContent
+    from recollect.store.tables.erase import Erasure
     from recollect.store.tables.events import (
         HIDES_LEARNED,
         IS_ABANDONED,
@@ -175,12 +174,11 @@ if TYPE_CHECKING:
         GroupTable,
         Pointer,
     )
-    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates
+    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates, Rules
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
-    from recollect.store.tables.rules import Exclusion, Exclusions, Rules
     from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sources import KnownSource, Sources, path_key
@@ -191,6 +189,8 @@ if TYPE_CHECKING:
         FORGOTTEN,
         HIDDEN,
         TOMBSTONE,
+        Exclusion,
+        Exclusions,
         Tombstone,
         Tombstones,
         TombstoneTable,
@@ -278,7 +278,7 @@ class Store:
     live_pack = _part(lambda s: door.LivePack(s._cache, s.folder))
     live = _part(lambda s: door.LiveSessions(s._cache, s._memory, s.intake, s.fulltext, s.live_pack, s.tombstones))
     # Care
-    lasting = _part(lambda s: door.Lasting(s._memory))
+    lasting = _part(lambda s: door.Lasting(s._memory, s.ledger))
     raw = _part(lambda s: door.RawCache(s._cache, s.folder))
     sizes = _part(lambda s: door.Sizes(s._cache, s._memory, s.folder))
     check = _part(lambda s: door.Check(s._cache, s._memory, s.folder))
@@ -358,7 +358,8 @@ class Store:
         from recollect.store.tables.lasting import missing_records  # only a damaged store needs them
 
         tables = (self.tombstones, self.copies, self.evictions, self.groups, self.facts)
-        return missing_records(self.ledger, tables)
+        rows = [row for table in tables for row in table.records()]  # first: lines are written before rows
+        return missing_records(self.ledger, rows)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
         """Keep a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""

@@ -19,8 +19,7 @@ from recollect.files import replace_file
 from recollect.store.sqlite.database import PAGE_BYTES, Database, translated
 from recollect.store.sqlite.locks import drop_note
 from recollect.store.tables import declared
-from recollect.store.tables.column import Column, Role
-from recollect.store.tables.table import hash_of
+from recollect.store.tables.table import Column, Role, hash_of
 
 MARK_NAME = "high-water.json"
 _MARKS_KEPT = 100  # commits

@@ -28,7 +28,6 @@ from recollect.store.tables.table import (
     BY_STREAM,
     CACHE,
     MEMORY,
-    Owner,
     Table,
 )
 from recollect.text import Columns
@@ -81,7 +80,7 @@ def _score(api: apsw.FTS5ExtensionApi, query: _Query) -> float:
 _IN_SCOPE = "IN (SELECT id FROM temp.scope_streams)"
 _OF_GROUP = "FROM main.sessions s WHERE s.\"group\" = '{group}' AND s.agent = {0}.agent"
 # What makes a row the group's own, by whom it belongs to; `t` is the row.
-_CONDITIONS: dict[Owner | None, str] = {
+_CONDITIONS: dict[str | None, str] = {
     BY_STREAM: f"t.stream {_IN_SCOPE}",
     BY_NATIVE_ID: "EXISTS (SELECT 1 FROM main.streams s WHERE s.agent = t.agent AND s.native_id = t.native_id"
     f" AND s.id {_IN_SCOPE})",

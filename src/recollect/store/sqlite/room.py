@@ -58,9 +58,6 @@ def delete_in_steps(database: Database, sql: str, bindings: Sequence[Any]) -> No
 
 def give_back_pages(database: Database) -> None:
     """Return the unused pages of a database to the disk; the words in them are gone then."""
-    if not is_short(database.path.parent):
-        database.rows("PRAGMA incremental_vacuum")
-        return
 
     def step(most: int) -> int:
         before = int(database.value("PRAGMA freelist_count"))

@@ -12,9 +12,8 @@ import apsw
 import orjson
 
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
 from recollect.store.tables.sessions import ANY_SESSION, OF_DIGESTS, SessionFilter, session_conditions
-from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
+from recollect.store.tables.table import BY_DIGEST, MEMORY, TOKENS, Table, column
 
 ACTIVITY = Table(
     "activity",
@@ -22,7 +21,7 @@ ACTIVITY = Table(
     (
         *column.numbers("digest", "is_sealed", "minute"),
         *column.names("model"),
-        *column.numbers(*column.TOKENS),
+        *column.numbers(*TOKENS),
         *column.reals("usd?"),
         *column.numbers("active_ms", "turns"),
         column.count("span", 1),
@@ -30,7 +29,7 @@ ACTIVITY = Table(
     owner=BY_DIGEST,
     key=("digest", "is_sealed", "minute", "model"),
     is_exported=True,
-    sums=(*column.TOKENS, "usd", "active_ms", "turns"),
+    sums=(*TOKENS, "usd", "active_ms", "turns"),
     extras=("CREATE INDEX activity_by_minute ON activity (minute)",),
 )
 
@@ -139,7 +138,7 @@ _PARTS = {
     "block": "strftime('%Y-%m-%d %H:%M', b.hour * 3600, 'unixepoch', 'localtime') || ' ' || b.agent",
 }
 _SUMMED = ("active_ms", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
-_UNPRICED = f"max(a.usd IS NULL AND {' + '.join(f'a.{name}' for name in column.TOKENS)} > 0)"
+_UNPRICED = f"max(a.usd IS NULL AND {' + '.join(f'a.{name}' for name in TOKENS)} > 0)"
 # An hour's work, split over the models that answered in it by how much they wrote.
 _HOURS = (
     "WITH hours AS MATERIALIZED (SELECT a.digest, a.minute / 60 AS hour, sum(a.active_ms) AS active_ms,"
@@ -231,7 +230,7 @@ class Activity:
 
     def unpriced_models(self) -> list[str]:
         """Return the models whose price is not known, of sessions whose agent says nothing of it either."""
-        used = " + ".join(f"a.{name}" for name in column.TOKENS)
+        used = " + ".join(f"a.{name}" for name in TOKENS)
         rows = self._database.rows(
             f"SELECT DISTINCT a.model FROM activity a {_JOIN.format(table='a')}"
             f" WHERE s.usd_is_estimate > 1 AND a.usd IS NULL AND {used} > 0 ORDER BY 1"

@@ -13,8 +13,7 @@ from recollect.errors import NotFound
 from recollect.kinds import SessionKey
 from recollect.store.ledger import Ledger
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
-from recollect.store.tables.table import BY_SESSION, MEMORY, Table, json_list
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table, column, json_list
 from recollect.text import spaced
 
 STAR, TAG, NOTE, NAME = "star", "tag", "note", "name"

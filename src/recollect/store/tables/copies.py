@@ -17,9 +17,8 @@ from recollect.files import left_beside
 from recollect.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
 from recollect.store.tables.sources import path_key
-from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table, column
 
 COPIES = Table(
     "copies",

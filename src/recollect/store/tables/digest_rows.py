@@ -13,7 +13,7 @@ import orjson
 from recollect.clock import as_ms
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column, declared
+from recollect.store.tables import declared
 from recollect.store.tables.activity import (
     ActivityRow,
     UseRow,
@@ -39,6 +39,7 @@ from recollect.store.tables.table import (
     MEMORY,
     PARTS_OF_DIGEST,
     Table,
+    column,
     drop_rows,
     hash_of,
     json_keys,

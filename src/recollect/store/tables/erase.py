@@ -1,16 +1,16 @@
 """Erasing sessions: what is held of them, who shares it, and how no byte of it stays."""
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
 from recollect.files import replace_file
 from recollect.home import RESCUED_NAME, SPOOL_NAME
-from recollect.kinds import SessionKey
-from recollect.schema import name_half
+from recollect.kinds import SessionKey, name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_packs
 from recollect.store.sqlite.database import Database
@@ -19,7 +19,16 @@ from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import declared
 from recollect.store.tables.events import CONTENT
 from recollect.store.tables.fulltext import Fulltext
-from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_keys, json_list
+from recollect.store.tables.table import (
+    BY_NATIVE_ID,
+    BY_SOURCE,
+    BY_STREAM,
+    CACHE,
+    MEMORY,
+    drop_rows,
+    json_keys,
+    json_list,
+)
 from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name, pack, unpack
 
 # Folders of files that name sessions, in whatever words their writers chose.
@@ -27,18 +36,11 @@ _FOLDERS = (SPOOL_NAME, RESCUED_NAME, "logs")
 _SCRUB_DUE = "scrub.due"
 
 _STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
+_SOURCES = f"SELECT source FROM stream_sources WHERE {BY_STREAM} UNION SELECT source FROM infos WHERE {BY_NATIVE_ID}"
 _CHOSEN = "IN (SELECT value FROM json_each(?))"
 _COPIED = "copy_of IS NOT NULL AND substr(copy_of, 1, 8) = ?"  # an event_uid begins with a hash of its session's key
 _EVICTED_KEYS = "SELECT event_keys FROM evictions WHERE agent = ? AND native_session_id = ?"
 _SESSIONS_AT_ONCE = 50  # others wait to write meanwhile
-
-
-class HeldContent(NamedTuple):
-    """Tells how much is held of a session, and from which of the agent's files."""
-
-    events: int
-    payload_bytes: int
-    files: tuple[str, ...]
 
 
 class Erasure:
@@ -55,16 +57,15 @@ class Erasure:
             (memory, "sessions", "native_session_id"),
         )
 
-    def held(self, key: SessionKey) -> HeldContent:
-        count, size = self._cache.rows(
-            f"SELECT count(*), coalesce(sum(payload_bytes), 0) FROM events WHERE stream = ({_STREAM})", key
-        )[0]
-        rows = self._cache.rows(
-            f"SELECT path FROM sources WHERE id IN (SELECT source FROM stream_sources WHERE stream = ({_STREAM})"
-            " UNION SELECT source FROM infos WHERE agent = ? AND native_id = ?) ORDER BY path",
-            (*key, *key),
-        )
-        return HeldContent(count, size, tuple(path for (path,) in rows))
+    def size(self, key: SessionKey) -> tuple[int, int]:
+        """Count the events that are held of a session, and the bytes of their payloads."""
+        sql = f"SELECT count(*), coalesce(sum(payload_bytes), 0) FROM events WHERE {BY_STREAM}"
+        count, size = self._cache.rows(sql, key)[0]
+        return count, size
+
+    def files(self, key: SessionKey) -> list[str]:
+        """Return which of the agent's files have to do with a session."""
+        return self._cache.column(f"SELECT path FROM sources WHERE id IN ({_SOURCES}) ORDER BY path", key)
 
     def keys(self) -> list[SessionKey]:
         """Every session that anything is held of."""
@@ -116,16 +117,8 @@ class Erasure:
 
     def sharing(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
         """Other sessions that hold records of these, and how many: forks, resumed copies, originals."""
-        counts = self._sharing_events(keys)
-        for key in keys:
-            for other, count in self._sharing_with_evicted(key).items():
-                if other not in keys:
-                    counts[other] = max(count, counts.get(other, 0))
-        return counts
-
-    def _sharing_events(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
         streams = [stream for key in keys for (stream,) in self._cache.rows(_STREAM, key)]
-        rows = self._cache.rows(
+        counts = self._counts(
             "SELECT s.agent, s.native_id, count(DISTINCT o.id) FROM events e"
             " JOIN events o ON o.copy_key = e.copy_key AND o.stream <> e.stream"
             f" AND {CONTENT.format('o.')} = {CONTENT.format('e.')}"
@@ -135,18 +128,18 @@ class Erasure:
             " AND o.stream NOT IN (SELECT value FROM json_each(?1)) GROUP BY s.id ORDER BY 1, 2",
             (json_list(streams),),
         )
-        return {SessionKey(agent, native_id): count for agent, native_id, count in rows}
+        for key in keys:
+            if self._memory.value(_EVICTED_KEYS, key) is not None:  # its records were marked as copied from it
+                counts |= self._counts(
+                    "SELECT s.agent, s.native_id, count(*) FROM events e JOIN streams s ON s.id = e.stream"
+                    f" WHERE {_COPIED} AND s.agent = ? GROUP BY s.id",
+                    (name_half(*key), key.agent),
+                )
+        return {other: count for other, count in counts.items() if other not in keys}
 
-    def _sharing_with_evicted(self, key: SessionKey) -> dict[SessionKey, int]:
-        """Sessions with records of one whose raw detail was dropped: they were marked as its copies."""
-        if self._memory.value(_EVICTED_KEYS, key) is None:
-            return {}
-        rows = self._cache.rows(
-            "SELECT s.agent, s.native_id, count(*) FROM events e JOIN streams s ON s.id = e.stream"
-            f" WHERE {_COPIED} AND s.agent = ? GROUP BY s.id",
-            (name_half(*key), key.agent),
-        )
-        return {SessionKey(agent, native_id): count for agent, native_id, count in rows}
+    def _counts(self, sql: str, bindings: Sequence[Any]) -> Counter[SessionKey]:
+        rows = self._cache.rows(sql, bindings)
+        return Counter({SessionKey(agent, native_id): count for agent, native_id, count in rows})
 
     def event_keys(self, key: SessionKey, but_for: Iterable[SessionKey] = ()) -> bytes:
         """Hashes that recognise copies of a session's records, without those that `but_for` hold too."""
@@ -158,7 +151,7 @@ class Erasure:
         evicted = self._memory.value(_EVICTED_KEYS, key) or b""
         rows = self._cache.iter_rows(
             f"SELECT copy_key, coalesce(base_kind, kind), {CONTENT.format('')} FROM events"
-            f" WHERE stream = ({_STREAM}) AND copy_key IS NOT NULL",
+            f" WHERE {BY_STREAM} AND copy_key IS NOT NULL",
             key,
         )
         return unpack(evicted) | {event_key(*row) for row in rows}
@@ -196,10 +189,9 @@ class Erasure:
     def _drop_files(self, keys: Iterable[SessionKey]) -> None:
         """Delete files that name one of the sessions, in their own name or in what they hold."""
         names = [key.native_id.encode() for key in keys]
-        for folder in _FOLDERS:
-            for path in sorted((self._folder / folder).rglob("*")):
-                if path.is_file() and any(name in os.fsencode(path) or name in path.read_bytes() for name in names):
-                    path.unlink()
+        for path in (path for folder in _FOLDERS for path in sorted((self._folder / folder).rglob("*"))):
+            if path.is_file() and any(name in os.fsencode(path) or name in path.read_bytes() for name in names):
+                path.unlink()
 
     def leave_no_word(self, *, of_all: bool = False) -> None:
         """Remove the words of deleted events from the index and packs, and give back the room they took.
@@ -237,7 +229,7 @@ class Erasure:
 
 def _drop_from_cache(connection: apsw.Connection, keys: Sequence[SessionKey]) -> None:
     streams = [stream for key in keys for (stream,) in connection.execute(_STREAM, key)]
-    sources = _sources_of(connection, streams, keys)
+    sources = sorted({source for key in keys for (source,) in connection.execute(_SOURCES, key)})
     _release_copies(connection, streams, keys)
     _touch_relatives(connection, keys)
     drop_rows(connection, [table for table in declared(CACHE) if table.is_of_session], keys)
@@ -254,15 +246,6 @@ def _blank_lines(connection: apsw.Connection, keys: set[SessionKey]) -> None:
     )
     ids = [(number,) for number, agent, raw in held if (agent, line_name(raw)) in keys]
     connection.executemany("UPDATE problems SET raw = x'' WHERE id = ?", ids)
-
-
-def _sources_of(connection: apsw.Connection, streams: list[int], keys: Sequence[SessionKey]) -> list[int]:
-    linked = connection.execute(f"SELECT source FROM stream_sources WHERE stream {_CHOSEN}", (json_list(streams),))
-    sources = {source for (source,) in linked}
-    for key in keys:
-        rows = connection.execute("SELECT source FROM infos WHERE agent = ? AND native_id = ?", key)
-        sources |= {source for (source,) in rows}
-    return sorted(sources)
 
 
 def _release_copies(connection: apsw.Connection, streams: list[int], keys: Sequence[SessionKey]) -> None:
@@ -297,7 +280,7 @@ def _touch_relatives(connection: apsw.Connection, keys: Sequence[SessionKey]) ->
 def _scrub_sources(connection: apsw.Connection, sources: list[int]) -> None:
     """Files stay known as read, but nothing of their content; one that held no other session loses its path too."""
     chosen = (json_list(sources),)
-    tables = [table for table in declared(CACHE) if table.owner is BY_SOURCE]
+    tables = [table for table in declared(CACHE) if table.owner == BY_SOURCE]
     for table in tables:
         blank = ", ".join(f"{column.name} = {column.blank}" for column in table.columns if column.blank is not None)
         connection.execute(f"UPDATE {table.name} SET {blank} WHERE source {_CHOSEN}", chosen)

@@ -23,8 +23,7 @@ from recollect.kinds import (
 )
 from recollect.store.payloads.packs import StreamReader
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
-from recollect.store.tables.table import BY_STREAM, CACHE, Table, json_keys, json_list
+from recollect.store.tables.table import BY_STREAM, CACHE, Table, column, json_keys, json_list
 
 # Bits of `flags`
 IS_ERROR = 1
@@ -135,7 +134,7 @@ def in_pieces(events: Iterable[_T], bytes_of: Callable[[_T], int]) -> Iterator[l
 
 
 _ORDER = "lane, position, event_uid"
-_OF_SESSION = BY_STREAM.of_session
+_OF_SESSION = BY_STREAM
 
 
 class EventHeader(NamedTuple):

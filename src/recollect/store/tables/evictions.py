@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
-from recollect.schema import name_half
+from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey, name_half
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
@@ -27,18 +26,25 @@ from recollect.store.payloads.writer import leave_out_events
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.room import delete_in_steps, is_short
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
-from recollect.store.tables import column, declared
+from recollect.store.tables import declared
 from recollect.store.tables.digest_rows import DigestRows, seal_digest
 from recollect.store.tables.events import CONTENT, IS_PROVISIONAL, IS_REBUILT, MAY_REPEAT
-from recollect.store.tables.eviction_records import KIND, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.raw import HeldSession
 from recollect.store.tables.session_rows import SessionRow
-from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
+from recollect.store.tables.table import (
+    BY_DIGEST,
+    BY_SESSION,
+    BY_STREAM,
+    CACHE,
+    KEYS,
+    MEMORY,
+    TOKENS,
+    Table,
+    column,
+    drop_rows,
+    json_keys,
+)
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
-
-if TYPE_CHECKING:
-    from recollect.store.tables.texts import Rules
-
 
 # Sessions whose raw detail was dropped: hashes of their events, so that none comes back, and their row as it was then,
 # so that a session that grows is never less than it was. `finished_ms` is set once no byte of the raw detail is left.
@@ -88,6 +94,7 @@ EVICTED_STREAMS = Table(
     extras=("CREATE INDEX evicted_streams_by_half ON evicted_streams (uid_half)",),
 )
 
+EVICTION = "eviction"  # of the ledger's lines
 EVICTED = "evicted"  # what the sweep's report counts left-out events as
 DATA_LOSS = "data_loss"
 LAST_COPY_EVICTED = "last_copy_evicted"
@@ -100,7 +107,7 @@ _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
 # What each session used as far as it is held, of those that nobody noted: tokens, and money as the agent tells it.
 _USED = (
-    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in column.TOKENS)}, max(total(usd),"
+    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in TOKENS)}, max(total(usd),"
     " (SELECT coalesce(max(c.usd), 0) FROM cost_totals c WHERE c.stream = s.id))"
     " FROM streams s LEFT JOIN usage u ON u.stream = s.id AND NOT u.is_copy"
     " WHERE s.id NOT IN (SELECT stream FROM evicted_streams) GROUP BY s.id"
@@ -130,6 +137,25 @@ class RetentionEvent(NamedTuple):
     event: str
     session_uid: str
     bytes: int
+
+
+Counts = dict[str, list[list[Any]]]  # rows by table
+
+
+def evicted_session(record: LedgerRecord) -> SessionKey:
+    """Return which session a line of the ledger is about."""
+    return SessionKey(record.data["agent"], record.data["native_session_id"])
+
+
+def counted() -> list[tuple[Table, tuple[str, ...]]]:
+    """List the tables of what was noticed and counted of a session, whose rows outlive its events once they are sealed;
+    with the columns that the ledger has, in its order."""
+    tables = [table for table in declared(MEMORY) if table.owner == BY_DIGEST]
+    return [
+        (table, tuple(name for name in names if name not in ("id", "digest", "is_sealed")))
+        for table in tables
+        if "is_sealed" in (names := [column.name for column in table.columns])
+    ]
 
 
 class Keys:
@@ -180,10 +206,11 @@ class EvictionTable:
         return None if at_ms is None else int(at_ms)
 
     def keys(self, session: SessionKey) -> Keys:
-        return Keys(self._packed_keys(session))
+        return Keys(self._packed_keys(session) or b"")
 
-    def _packed_keys(self, session: SessionKey) -> bytes:
-        return bytes(self._memory.value(f"SELECT event_keys FROM evictions WHERE {_KEY}", session) or b"")
+    def _packed_keys(self, session: SessionKey) -> bytes | None:
+        keys: bytes | None = self._memory.value(f"SELECT event_keys FROM evictions WHERE {_KEY}", session)
+        return keys
 
     def at_ms(self, session: SessionKey) -> int:
         """Return when a session was evicted last."""
@@ -202,11 +229,12 @@ class EvictionTable:
 
     def base(self, name: SessionKey) -> Base | None:
         """Return what a session was when its raw detail was dropped, or None."""
-        for packed, row in self._memory.rows(f"SELECT event_keys, base FROM evictions WHERE {_KEY}", name):
-            is_held = bool(self._cache.value(f"SELECT 1 FROM evicted_streams WHERE stream = ({_FIND_STREAM})", name))
-            with translated(self._memory.path):
-                return Base(_session_row(orjson.loads(row)), Keys(packed), is_held)
-        return None
+        packed = self._packed_keys(name)
+        if packed is None:
+            return None
+        row, is_held = self._base(name), f"SELECT 1 FROM evicted_streams WHERE stream = ({_FIND_STREAM})"
+        values = SessionRow._make(row.get(field) for field in SessionRow._fields)
+        return Base(values, Keys(packed), bool(self._cache.value(is_held, name)))
 
     def later_counts(self) -> dict[SessionKey, int]:
         """Count the events of evicted sessions that came after that, by their rows."""
@@ -233,39 +261,39 @@ class EvictionTable:
     def add(self, evictions: Sequence[Eviction], at_ms: int) -> None:
         """Note that raw detail is about to go: on the disk, and in the ledger with the digests, when this returns."""
         renewed = self.names() & {eviction.key for eviction in evictions}
-        rows = [self._row(eviction.key) for eviction in evictions]
-        packed = [self._all_keys(eviction.key) for eviction in evictions]
-        records = []
-        for eviction, row, keys in zip(evictions, rows, packed, strict=True):
-            data = self._data(eviction.key, (at_ms, eviction.reason, eviction.held.bytes), keys, row, eviction.digest)
-            new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.held.bytes)]
-            counts = read_counts(self._memory, eviction.key)
-            records.append((KIND, data | {"counted": counts, "losses": [*data["losses"], *new]}))
+        rows, records, losses = [], [], []
+        for eviction in evictions:
+            key, size = eviction.key, eviction.held.bytes
+            keys, row = self._all_keys(key), self._row(key)
+            record = self._record(key, (at_ms, eviction.reason, size, keys, row), eviction.digest)
+            if eviction.loss is not None:
+                record["losses"].append((at_ms, eviction.loss, size))
+                losses.append((key, eviction.held.session_uid, (at_ms, eviction.loss, size)))
+            records.append((EVICTION, record))
+            rows.append((*key, at_ms, eviction.reason, size, keys, orjson.dumps(row).decode()))
         self._ledger.extend(records)
         with self._memory.transaction() as connection:
-            for eviction, row, keys in zip(evictions, rows, packed, strict=True):
+            connection.executemany("INSERT OR REPLACE INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+            for eviction in evictions:
                 seal_digest(connection, eviction.key)
                 connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *eviction.key))
-                values = (*eviction.key, at_ms, eviction.reason, eviction.held.bytes, keys, orjson.dumps(row).decode())
-                connection.execute("INSERT OR REPLACE INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", values)
-                if eviction.loss is not None:
-                    loss = (at_ms, eviction.loss, eviction.held.bytes)
-                    note_loss(connection, eviction.key, row["session_uid"], loss)
+            for loss in losses:
+                note_loss(connection, *loss)
         if renewed:
             self._ledger.rewrite(
-                lambda record: record.kind != KIND or key_of(record) not in renewed or record.data["at_ms"] == at_ms
+                lambda record: (
+                    record.kind != EVICTION or evicted_session(record) not in renewed or record.data["at_ms"] == at_ms
+                )
             )
 
-    def _data(
-        self,
-        key: SessionKey,
-        eviction: tuple[int, str, int],
-        keys: bytes,
-        row: dict[str, Any],
-        digest: dict[str, Any] | None,
+    def _record(
+        self, key: SessionKey, row: tuple[Any, ...], digest: dict[str, Any] | None, *, is_sealed: bool = False
     ) -> dict[str, Any]:
-        """Return what the ledger has of an eviction (when, why, bytes), with what was lost of the session before."""
-        at_ms, reason, size = eviction
+        """Return what the ledger has of an eviction, because it cannot be made again: row, digest, counts, losses.
+
+        `is_sealed` leaves out what is counted from events that are held.
+        """
+        at_ms, reason, size, keys, session = row
         return {
             "agent": key.agent,
             "native_session_id": key.native_id,
@@ -273,10 +301,22 @@ class EvictionTable:
             "reason": reason,
             "bytes": size,
             "event_keys": b64encode(keys).decode(),
-            "session": row,
+            "session": session,
             "digest": digest,
             "losses": self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", key),
+            "counted": self._counts(key, " AND is_sealed" if is_sealed else ""),
         }
+
+    def _counts(self, key: SessionKey, condition: str) -> Counts:
+        """Return all that is counted of a session."""
+        counts = {}
+        for table, columns in counted():
+            listed = ", ".join(f"sum({name})" if name in table.sums else name for name in columns)
+            keys = ", ".join(name for name in columns if name in table.key)
+            order = f"GROUP BY {keys}" if table.sums else "ORDER BY rowid"
+            sql = f"SELECT {listed} FROM {table.name} WHERE {BY_DIGEST}{condition} {order}"
+            counts[table.name] = [list(row) for row in self._memory.rows(sql, key)]
+        return counts
 
     def _row(self, session: SessionKey) -> dict[str, Any]:
         rows = self._memory.rows(f"SELECT {_ROW_COLUMNS}, analyzed_ms FROM sessions WHERE {_KEY}", session)
@@ -284,7 +324,7 @@ class EvictionTable:
 
     def _all_keys(self, session: SessionKey) -> bytes:
         """Hashes of all that was ever held of a session."""
-        keys = unpack(self._packed_keys(session))
+        keys = unpack(self._packed_keys(session) or b"")
         for uid, payload_hash, flags, copy_key, kind, content in self._cache.iter_rows(
             "SELECT event_uid, payload_hash, flags, copy_key, coalesce(base_kind, kind),"
             f" {CONTENT.format('')} FROM events"
@@ -303,25 +343,29 @@ class EvictionTable:
 
         What a session holds that its eviction does not know came later, and stays.
         """
-        if is_short(self._cache.path.parent):
-            for session in sessions:
-                self._drop_events(session)
+        folder = self._cache.path.parent
+        for session in sessions if is_short(folder) else ():
+            if self._knows_all(session):
+                for table in declared(CACHE):  # what takes most room goes a few rows at a time
+                    if table.is_raw and table.is_bulky:
+                        delete_in_steps(self._cache, table.delete_some, session)
         with self._cache.transaction() as connection:
             for session in sessions:
-                _drop_stream(connection, self._cache.path.parent, session, self.keys(session))
+                if self._knows_all(session):
+                    _drop_stream(connection, folder, session)
         for session in sessions:
             sql = "SELECT pack_generation FROM streams WHERE agent = ? AND native_id = ?"
             generation = self._cache.value(sql, session) or 0
-            packs.drop_own_packs(self._cache.path.parent, *session, but_for=generation)
+            packs.drop_own_packs(folder, *session, but_for=generation)
 
-    def _drop_events(self, session: SessionKey) -> None:
-        """Delete what takes most room of a session a few rows at a time: its eviction is on the disk."""
-        keys, condition = self.keys(session), f"stream = ({_FIND_STREAM})"
-        held = self._cache.iter_rows(f"SELECT event_uid, payload_hash FROM events WHERE {condition}", session)
-        if all(keys.hold(uid, payload_hash) for uid, payload_hash in held):
-            for table in declared(CACHE):
-                if table.is_raw and table.is_bulky:
-                    delete_in_steps(self._cache, table.delete_some, session)
+    def _knows_all(self, session: SessionKey) -> bool:
+        """Return True if nothing is held of a session that came after its eviction."""
+        keys = self.keys(session)
+        return all(keys.hold(*event) for event in self._held(session))
+
+    def _held(self, session: SessionKey) -> Iterator[tuple[bytes, bytes]]:
+        sql = f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})"
+        return self._cache.iter_rows(sql, session)
 
     def finish(self, sessions: Collection[SessionKey]) -> None:
         """Remove the last bytes of what was dropped from cache.db; raises StoreUnwritable or Busy if it cannot."""
@@ -350,10 +394,9 @@ class EvictionTable:
 
     def lift_awaited(self) -> None:
         """Lift the evictions of sessions that are back."""
-        sql = f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})"
         for session in sorted(self.awaited & self.names()):
             keys = self.keys(session)
-            if any(keys.hold(uid, payload_hash) for uid, payload_hash in self._cache.rows(sql, session)):
+            if any(keys.hold(*event) for event in list(self._held(session))):
                 self._lift(session)
 
     def _lift(self, session: SessionKey) -> None:
@@ -365,16 +408,7 @@ class EvictionTable:
             connection.execute(f"UPDATE sessions SET evicted_ms = NULL, analyzed_ms = NULL WHERE {_KEY}", session)
         # Last: with an eviction but without this row, what the session used would be counted twice.
         self._cache.write(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
-        self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
-
-    def redact_records(self, rules: "Rules", of: SessionKey | None = None) -> bool:
-        """Apply rules to the words that the ledger holds, or holds of an evicted session; say whether any changed."""
-
-        def change(record: LedgerRecord) -> dict[str, Any] | None:
-            is_other = of is not None and (record.kind != KIND or key_of(record) != of)
-            return None if is_other else redact_data(record, rules)
-
-        return self._ledger.update(change)
+        self._ledger.rewrite(lambda record: record.kind != EVICTION or evicted_session(record) != session)
 
     def _base(self, session: SessionKey) -> dict[str, Any]:
         with translated(self._memory.path):
@@ -383,15 +417,24 @@ class EvictionTable:
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """All of them as lines of the ledger."""
-        rows = self._memory.rows("SELECT agent, native_session_id, at_ms, reason, bytes FROM evictions ORDER BY at_ms")
+        sql = "SELECT agent, native_session_id, at_ms, reason, bytes, event_keys FROM evictions ORDER BY at_ms"
         records = []
-        for agent, native_id, *eviction in rows:
+        for agent, native_id, *values in self._memory.rows(sql):
             key = SessionKey(agent, native_id)
-            digest = DigestRows(self._memory).read_back(*key)
-            data = self._data(key, tuple(eviction), self._packed_keys(key), self._base(key), digest)
-            counts = read_counts(self._memory, key, is_sealed=True)
-            records.append((KIND, data | {"counted": counts}))
+            base = self._base(key)
+            record = self._record(key, (*values, base), self._sealed_digest(key, base), is_sealed=True)
+            records.append((EVICTION, record))
         return records
+
+    def _sealed_digest(self, key: SessionKey, base: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a digest as it was at the eviction: what it tells of events that are held is told again from them."""
+        digest = DigestRows(self._memory).read_back(*key)
+        sealed = self._memory.value(f"SELECT sealed FROM digests WHERE {_KEY}", key)
+        if digest is None or digest["digest"] is None:
+            return digest
+        covers = orjson.loads(sealed)["covers"] if sealed is not None else {"event_count": 0, "last_event_uid": None}
+        covered = {name: covers[name] for name in ("event_count", "last_event_uid")}
+        return digest | covered | {"digest": sealed, "ingested_ms": base["ingested_ms"]}
 
     def losses(self) -> list[RetentionEvent]:
         """Return unrecoverable losses, newest first."""
@@ -433,15 +476,12 @@ def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
     """Return True if a session's usage that is held is no less than its row had when it was evicted."""
     *tokens, usd = used
     is_exact = base["usd"] is not None and not base["usd_is_estimate"]
-    has_tokens = all(count >= base[name] for count, name in zip(tokens, column.TOKENS, strict=True))
+    has_tokens = all(count >= base[name] for count, name in zip(tokens, TOKENS, strict=True))
     return has_tokens and (not is_exact or usd > base["usd"] - _CENT)
 
 
-def _drop_stream(connection: apsw.Connection, folder: Path, session: SessionKey, keys: Keys) -> None:
+def _drop_stream(connection: apsw.Connection, folder: Path, session: SessionKey) -> None:
     for (stream,) in list(connection.execute(_FIND_STREAM, session)):
-        held = list(connection.execute("SELECT event_uid, payload_hash FROM events WHERE stream = ?", (stream,)))
-        if not all(keys.hold(uid, payload_hash) for uid, payload_hash in held):
-            continue
         connection.execute("INSERT OR REPLACE INTO evicted_streams VALUES (?, ?)", (stream, name_half(*session)))
         drop_rows(connection, [table for table in declared(CACHE) if table.is_of_session and table.is_raw], [session])
         keep_facts(connection, folder, *session)
@@ -451,8 +491,14 @@ def _drop_stream(connection: apsw.Connection, folder: Path, session: SessionKey,
         )
 
 
-def _session_row(values: dict[str, Any]) -> SessionRow:
-    return SessionRow._make(values.get(name) for name in SessionRow._fields)
+def note_loss(connection: apsw.Connection, key: SessionKey, session_uid: str, loss: tuple[int, str, int]) -> None:
+    """Note once what was lost of a session: when, which event, bytes."""
+    connection.execute(
+        "INSERT INTO retention_events (at_ms, event, agent, native_session_id, session_uid, bytes)"
+        " SELECT ?1, ?2, ?4, ?5, ?6, ?3 WHERE NOT EXISTS (SELECT 1 FROM retention_events"
+        " WHERE at_ms = ?1 AND event = ?2 AND agent = ?4 AND native_session_id = ?5)",
+        (*loss, *key, session_uid),
+    )
 
 
 class Evicted:

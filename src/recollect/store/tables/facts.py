@@ -13,9 +13,8 @@ import orjson
 
 from recollect.clock import now_ms
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
 from recollect.store.tables.sessions import ANY_SESSION, OF_DIGESTS, SessionFilter, row_conditions
-from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table
+from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table, column
 from recollect.text import spaced
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from recollect.store.batch import Fresh
 from recollect.store.search import TOKENIZER, table_of
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.room import empty_log, free_bytes, give_back_pages, is_short, without_overwriting
-from recollect.store.tables import column
 from recollect.store.tables.events import PIECE_BYTES, Payloads, in_pieces
-from recollect.store.tables.table import BY_STREAM, CACHE, Table
+from recollect.store.tables.table import BY_STREAM, CACHE, Table, column
 from recollect.text import Columns, columns_of
 
 # Up to where a session's stream of payloads is indexed, and the highest seq among them.

@@ -10,8 +10,7 @@ from recollect.errors import NotFound, NotInGroup
 from recollect.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
-from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table, column
 
 GROUPS = Table(
     "groups",

@@ -1,5 +1,6 @@
-"""What steps of a sweep keep of long sessions, so that they go on from there instead of reading all of it again.
+"""What a sweep keeps for the next one: states of long sessions, and the user's rules that all rows were made with.
 
+Steps go on from their states instead of reading all of a long session again.
 A state stands for all events of a lane before `seq` and all responses up to `cut_ms`. Triggers drop it as soon as any
 of these changes, whoever changes them: what is appended never does.
 """
@@ -9,8 +10,7 @@ from typing import NamedTuple
 
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
-from recollect.store.tables.table import BY_STREAM, CACHE, KEYS, Table, json_keys
+from recollect.store.tables.table import BY_STREAM, CACHE, KEYS, MEMORY, Table, column, json_keys
 
 ACCOUNT = "account"
 DIGEST = "digest"
@@ -137,3 +137,46 @@ class KeptStates:
                 (json_keys(keys),),
             )
             return bool(connection.changes())
+
+
+# What repositories and groups are named by
+_PLACE = ("root_session_uid", "base_session_uid", "cwd", "git_root", "git_remote")
+_OLD, _NEW = (", ".join(f"{row}.{name}" for name in _PLACE) for row in ("OLD", "NEW"))
+_NOTE = "BEGIN UPDATE rules SET has_moved = 1 WHERE has_moved IS NULL; END"
+
+# One line, or none before the first sweep. `has_moved` is written with the sessions' rows: whatever stops a
+# sweep between these and the names, the next one gives them.
+RULES = Table(
+    "rules",
+    MEMORY,
+    (*column.plain("text"), *column.numbers("has_moved?")),
+    extras=(
+        f"CREATE TRIGGER session_came AFTER INSERT ON sessions {_NOTE}",
+        f"CREATE TRIGGER session_went AFTER DELETE ON sessions {_NOTE}",
+        f"CREATE TRIGGER session_moved AFTER UPDATE OF {', '.join(_PLACE)} ON sessions"
+        f" WHEN ({_OLD}) IS NOT ({_NEW}) {_NOTE}",
+    ),
+)
+
+
+class Rules:
+    """The user's rules that all rows were made with."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def text(self) -> str | None:
+        """None before the first sweep."""
+        text = self._database.value("SELECT text FROM rules")
+        return None if text is None else str(text)
+
+    def has_moved(self) -> bool:
+        """Return True if any session came, went, or worked elsewhere since `set`."""
+        return bool(self._database.value("SELECT has_moved FROM rules"))
+
+    def set(self, text: str, *, is_named: bool) -> None:
+        """Note that all rows are made with these rules, or marked to be; and whether all repositories and groups are
+        named."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM rules")
+            connection.execute("INSERT INTO rules VALUES (?, ?)", (text, None if is_named else 1))

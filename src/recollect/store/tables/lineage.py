@@ -5,8 +5,16 @@ from typing import NamedTuple
 
 import orjson
 
-from recollect.kinds import FILES_LANE, HISTORY_LANE, MAIN_LANE, QUEUE_ONLY, STAND_IN_LANE, SessionKey, may_tell_queued
-from recollect.schema import name_half
+from recollect.kinds import (
+    FILES_LANE,
+    HISTORY_LANE,
+    MAIN_LANE,
+    QUEUE_ONLY,
+    STAND_IN_LANE,
+    SessionKey,
+    may_tell_queued,
+    name_half,
+)
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import CONTENT, IS_TYPED, MAY_REPEAT, STANDS_IN, Events
 from recollect.store.tables.streams import CHOSEN, FIGURES, HALF_BYTES

@@ -21,10 +21,9 @@ from recollect.store.intake import Intake, Written
 from recollect.store.payloads.writer import LivePack, Moved
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.locks import announce_live
-from recollect.store.tables import column
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sources import Sources
-from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table
+from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table, column
 from recollect.store.tables.tombstones import TombstoneTable
 
 LIVE = Table(
@@ -100,7 +99,7 @@ _TOKENS = tuple(
 MEDIA = "media"  # the content type of an event that is a reference to a file
 SUMMARY = "summary"  # that of a message which stands for those before it
 _CONTENT_TYPE = EventRow._fields.index("content_type")
-_OF_SESSION = BY_STREAM.of_session
+_OF_SESSION = BY_STREAM
 _T = TypeVar("_T")
 
 

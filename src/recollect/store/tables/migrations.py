@@ -6,8 +6,8 @@ its change made already in a new store. Each imports the table it is about: whoe
 
 import apsw
 
-from recollect.store.tables import column, declared
-from recollect.store.tables.table import BOTH, Table
+from recollect.store.tables import declared
+from recollect.store.tables.table import BOTH, Table, column
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
 
@@ -57,7 +57,7 @@ def m002_named_values(connection: apsw.Connection) -> None:
 
 
 def m003_moved(connection: apsw.Connection) -> None:
-    from recollect.store.tables.rules import RULES
+    from recollect.store.tables.kept import RULES
 
     if "has_moved" not in {row[1] for row in connection.execute("PRAGMA table_info(rules)")}:
         connection.execute("ALTER TABLE rules ADD COLUMN has_moved INTEGER")

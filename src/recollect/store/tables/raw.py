@@ -199,11 +199,18 @@ class Sizes:
         self._folder = folder
 
     def raw_bytes(self, enough: int = 0) -> int:
-        """Tier 1: packs, and the pages of cache.db that hold raw detail: events and the index of their words.
+        """Tier 1: packs with their blanked parts, and the pages of cache.db with raw detail: events, index of words.
 
         If all of cache.db fits into `enough` that counts, for to tell its pages apart many have to be read.
         """
-        packed, most = self._packed_bytes(), self.cache_bytes()
+        most = self.cache_bytes()
+        # Frames without payloads do not count: they hold what an evicted session used, which is no raw detail.
+        packed = int(
+            self._cache.value(
+                "SELECT (SELECT coalesce(sum(bytes), 0) FROM shared_packs)"
+                " + (SELECT coalesce(sum(iif(pack, 0, pack_bytes) - iif(bytes, 0, pack_bytes)), 0) FROM frames)"
+            )
+        )
         return packed + (most if packed + most <= enough else self._raw_cache_bytes())
 
     def cache_bytes(self) -> int:
@@ -211,32 +218,16 @@ class Sizes:
         return _used_bytes(self._cache)
 
     def _raw_cache_bytes(self) -> int:
-        return max(0, self.cache_bytes() - self._lasting_bytes())
-
-    def _lasting_bytes(self) -> int:
-        """Measure the pages of cache.db that evicting everything would leave: cursors, names, relations, usage."""
+        """Measure the pages that evicting everything would free: all but cursors, names, relations, usage."""
         # Not the tables that every database has: they are the file's own, and count against the cap.
         tables = [table.name for table in declared(CACHE) if not table.is_raw and table.database == CACHE]
         # A join, for dbstat then reads the pages of these tables only.
-        return int(
-            self._cache.value(
-                "SELECT coalesce(sum(d.pgsize), 0) FROM sqlite_schema s CROSS JOIN dbstat d ON d.name = s.name"
-                " WHERE s.rootpage AND s.tbl_name IN (SELECT value FROM json_each(?)) AND d.aggregate = 1",
-                (orjson.dumps(tables).decode(),),
-            )
+        lasting_bytes = self._cache.value(
+            "SELECT coalesce(sum(d.pgsize), 0) FROM sqlite_schema s CROSS JOIN dbstat d ON d.name = s.name"
+            " WHERE s.rootpage AND s.tbl_name IN (SELECT value FROM json_each(?)) AND d.aggregate = 1",
+            (orjson.dumps(tables).decode(),),
         )
-
-    def _packed_bytes(self) -> int:
-        """Measure the packs, blanked parts of shared ones included.
-
-        Frames without payloads do not count: they hold what an evicted session used, which is no raw detail.
-        """
-        return int(
-            self._cache.value(
-                "SELECT (SELECT coalesce(sum(bytes), 0) FROM shared_packs)"
-                " + (SELECT coalesce(sum(iif(pack, 0, pack_bytes) - iif(bytes, 0, pack_bytes)), 0) FROM frames)"
-            )
-        )
+        return max(0, self.cache_bytes() - int(lasting_bytes))
 
     def distilled_bytes(self) -> int:
         """Tier 2: the pages of memory.db that are in use, the ledger, and about what evicting leaves in cache.db."""

@@ -5,11 +5,9 @@ from typing import NamedTuple
 
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
 from recollect.store.tables.annotations import name_sessions
-from recollect.store.tables.column import TOKENS
 from recollect.store.tables.digest_rows import drop_digests
-from recollect.store.tables.table import BY_SESSION, KEYS, MEMORY, Table, json_keys
+from recollect.store.tables.table import BY_SESSION, KEYS, MEMORY, TOKENS, Table, column, json_keys
 
 SESSIONS_BY_NAMES = (
     "CREATE INDEX IF NOT EXISTS sessions_by_repo ON sessions (repo, ended_ms)",

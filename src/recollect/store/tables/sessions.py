@@ -8,8 +8,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database, escaped, translated
-from recollect.store.tables.column import TOKENS
-from recollect.store.tables.table import KEYS, json_keys, json_list
+from recollect.store.tables.table import KEYS, TOKENS, json_keys, json_list
 
 if TYPE_CHECKING:
     from recollect.schema import Session, SessionSource

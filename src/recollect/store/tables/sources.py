@@ -10,8 +10,7 @@ import apsw
 
 from recollect.clock import now_ms
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
-from recollect.store.tables.table import BY_SOURCE, CACHE, Table
+from recollect.store.tables.table import BY_SOURCE, CACHE, Table, column
 
 if TYPE_CHECKING:
     from recollect.store.batch import Batch

@@ -10,10 +10,19 @@ import orjson
 from recollect.kinds import FILES_LANE, SessionKey
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
-from recollect.store.tables import column
 from recollect.store.tables.events import IS_ABANDONED, IS_RETRY
 from recollect.store.tables.sources import READ_ELSEWHERE
-from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
+from recollect.store.tables.table import (
+    BY_NATIVE_ID,
+    BY_STREAM,
+    CACHE,
+    KEYS,
+    TOKENS,
+    Table,
+    column,
+    json_keys,
+    json_list,
+)
 
 if TYPE_CHECKING:
     from recollect.redact import NamedValue
@@ -50,7 +59,7 @@ USAGE = Table(
         *column.identifiers("usage_id"),
         *column.numbers("ts_ms?"),
         *column.names("model?", "provider?"),
-        *column.numbers(*column.TOKENS),
+        *column.numbers(*TOKENS),
         *column.reals("usd?"),
         *column.numbers("includes_sub_agents", "cache_write_1h_tokens", "web_searches", "requests"),
         column.count("is_copy", 0),
@@ -61,7 +70,7 @@ USAGE = Table(
 )
 
 # Of a response that is logged more than once, the largest of each count.
-FIGURES = (*column.TOKENS, "cache_write_1h_tokens", "web_searches", "requests")
+FIGURES = (*TOKENS, "cache_write_1h_tokens", "web_searches", "requests")
 
 COST_TOTALS = Table(
     "cost_totals",
@@ -356,7 +365,7 @@ class NamedValues:
         """Note that values are hidden in all that is stored of their sessions."""
         self.at_hand.clear()
         self._database.write_all(
-            f"UPDATE named_values SET is_due = 0 WHERE {BY_STREAM.of_session} AND digits = ?3",
+            f"UPDATE named_values SET is_due = 0 WHERE {BY_STREAM} AND digits = ?3",
             [(*mark.session, mark.digits) for mark in marks],
         )
 

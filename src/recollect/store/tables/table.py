@@ -5,37 +5,136 @@ and measuring loop over the declarations (`recollect.store.tables.declared`) and
 """
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 import apsw
 import orjson
 
 from recollect.kinds import SessionKey
-from recollect.store.tables.column import Column, Role
 
 CACHE = "cache.db"
 MEMORY = "memory.db"
 BOTH = "*"
+PRIMARY_KEY = "PRIMARY KEY"
+# What a response, an hour or a session used.
+TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
-class Owner(NamedTuple):
-    """How rows belong to a session. `of_session` selects a session's rows: ?1 is its agent, ?2 its native id."""
+class Role(Enum):
+    """What a column holds, and so what the loops over tables do with it."""
 
-    of_session: str
+    PLAIN = "our own words, keys and hashes: nobody's secrets, never searched"
+    TEXT = "a user's or a model's words: every redaction rule applies"
+    DOCUMENT = "JSON with such words in it"
+    NAME = "the name of a model, tool, branch or folder: redacted by prefix and structure rules only"
+    IDENTIFIER = "an id that the agent gave: redacted like a name, found by long texts only"
+    LABEL = "a word that most rows share: redacted like a name, never searched"
+    PATH = "the path of a file: redacted like a name, in every table alike"
 
 
-BY_NATIVE_ID = Owner("agent = ?1 AND native_id = ?2")
-BY_SESSION = Owner("agent = ?1 AND native_session_id = ?2")
-BY_STREAM = Owner("stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)")
+REDACTED_AS_NAMES = (Role.NAME, Role.IDENTIFIER, Role.LABEL)
+SEARCHED = (Role.TEXT, Role.DOCUMENT, Role.NAME, Role.PATH)
+
+
+class Column(NamedTuple):
+    """A column. `hash_of` names the column that it is a hash of; `derived` and `check` are SQL over the row.
+
+    A derived column follows when the others are redacted; a row whose check fails was never written like that.
+    """
+
+    name: str
+    type: str
+    role: Role = Role.PLAIN
+    constraint: str = "NOT NULL"
+    hash_of: str | None = None
+    derived: str | None = None
+    check: str | None = None
+
+    @property
+    def is_optional(self) -> bool:
+        return "NOT NULL" not in self.constraint
+
+    @property
+    def blank(self) -> str | None:
+        """As SQL, what replaces a user's words; None for a column that has none."""
+        if self.role is Role.DOCUMENT:
+            return "'{}'"
+        return {"TEXT": "''", "BLOB": "x''"}[self.type] if self.role is Role.TEXT else None
+
+    @property
+    def sql(self) -> str:
+        return f'"{self.name}" {self.type} {self.constraint}'.rstrip()
+
+
+def _columns(type: str, role: Role, *names: str) -> tuple[Column, ...]:
+    """Columns of one kind; one whose name ends in `?` may be NULL."""
+    return tuple(Column(name.removesuffix("?"), type, role, "" if name.endswith("?") else "NOT NULL") for name in names)
+
+
+class column:
+    """Makes the columns of a declaration: `column.texts("title")`."""
+
+    numbers = staticmethod(partial(_columns, "INTEGER", Role.PLAIN))
+    reals = staticmethod(partial(_columns, "REAL", Role.PLAIN))
+    blobs = staticmethod(partial(_columns, "BLOB", Role.PLAIN))
+    plain = staticmethod(partial(_columns, "TEXT", Role.PLAIN))
+    texts = staticmethod(partial(_columns, "TEXT", Role.TEXT))
+    text_bytes = staticmethod(partial(_columns, "BLOB", Role.TEXT))  # which may not be UTF-8
+    documents = staticmethod(partial(_columns, "TEXT", Role.DOCUMENT))
+    names = staticmethod(partial(_columns, "TEXT", Role.NAME))
+    identifiers = staticmethod(partial(_columns, "TEXT", Role.IDENTIFIER))
+    labels = staticmethod(partial(_columns, "TEXT", Role.LABEL))
+    paths = staticmethod(partial(_columns, "TEXT", Role.PATH))
+
+    @staticmethod
+    def row_number(name: str) -> Column:
+        return Column(name, "INTEGER", constraint=PRIMARY_KEY)
+
+    @staticmethod
+    def lasting_number(name: str) -> Column:
+        """A row's number that no other row gets, even after the row is gone."""
+        return Column(name, "INTEGER", constraint=f"{PRIMARY_KEY} AUTOINCREMENT")
+
+    @staticmethod
+    def count(name: str, default: int) -> Column:
+        return Column(name, "INTEGER", constraint=f"NOT NULL DEFAULT {default}")
+
+    @staticmethod
+    def hashes(name: str) -> Column:
+        """Hashes of eight bytes each, one after another."""
+        return Column(name, "BLOB", check=f"length({name}) % 8 = 0")
+
+    @staticmethod
+    def hash_of(content: str, name: str) -> Column:
+        return Column(name, "BLOB", constraint="", hash_of=content)
+
+    @staticmethod
+    def derived(name: str, sql: str) -> Column:
+        return Column(name, "TEXT", constraint="", derived=sql)
+
+
+# How rows belong to a session: a condition that selects them; ?1 is its agent, ?2 its native id.
+BY_NATIVE_ID = "agent = ?1 AND native_id = ?2"
+BY_SESSION = "agent = ?1 AND native_session_id = ?2"
+BY_STREAM = "stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
 # Rows of a file, which may hold several sessions: erasing one blanks their texts, and drops them if no other is left.
-BY_SOURCE = Owner(
+BY_SOURCE = (
     "source IN (SELECT t.source FROM stream_sources t JOIN streams s ON s.id = t.stream"
-    " WHERE s.agent = ?1 AND s.native_id = ?2)",
+    " WHERE s.agent = ?1 AND s.native_id = ?2)"
 )
 _DIGEST = "SELECT id FROM digests WHERE agent = ?1 AND native_session_id = ?2"
-BY_DIGEST = Owner(f"digest IN ({_DIGEST})")
-BY_DIGEST_ROWID = Owner(f"rowid IN ({_DIGEST})")  # of a full-text table
+BY_DIGEST = f"digest IN ({_DIGEST})"
+BY_DIGEST_ROWID = f"rowid IN ({_DIGEST})"  # of a full-text table
 PARTS_OF_DIGEST = (BY_DIGEST, BY_DIGEST_ROWID)
+# The columns that say whose a row is: the session's key, or the number of its digest.
+OWNER_KEYS: dict[str | None, tuple[str, ...]] = {
+    BY_NATIVE_ID: ("agent", "native_id"),
+    BY_SESSION: ("agent", "native_session_id"),
+    BY_DIGEST: ("digest",),
+    BY_DIGEST_ROWID: ("rowid",),
+}
 
 
 class Table(NamedTuple):
@@ -50,7 +149,7 @@ class Table(NamedTuple):
     name: str
     database: str
     columns: tuple[Column, ...]
-    owner: Owner | None = None
+    owner: str | None = None
     key: tuple[str, ...] = ()
     has_rowid: bool = False  # although it has a key
     unique: tuple[str, ...] = ()
@@ -82,7 +181,7 @@ class Table(NamedTuple):
     def delete_some(self) -> str:
         """SQL that deletes rows of a session; the last binding is how many at most."""
         key = ", ".join(self.row_key)
-        owned = self.owner.of_session if self.owner else "0"
+        owned = self.owner or "0"
         return f"DELETE FROM {self.name} WHERE ({key}) IN (SELECT {key} FROM {self.name} WHERE {owned} LIMIT ?3)"
 
     @property
@@ -117,7 +216,7 @@ def drop_rows(connection: apsw.Connection, tables: Iterable[Table], keys: Sequen
     """Delete the rows of sessions from tables whose rows belong to one."""
     for table in sorted(tables, key=lambda table: not table.is_part):
         if table.owner is not None:
-            connection.executemany(f"DELETE FROM {table.name} WHERE {table.owner.of_session}", keys)
+            connection.executemany(f"DELETE FROM {table.name} WHERE {table.owner}", keys)
 
 
 def hash_of(content: bytes) -> bytes:

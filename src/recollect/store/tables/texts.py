@@ -10,9 +10,8 @@ import apsw
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
-from recollect.store.tables.column import REDACTED_AS_NAMES, SEARCHED, Role
 from recollect.store.tables.events import EVENTS
-from recollect.store.tables.table import BY_SOURCE, BY_STREAM, CACHE, Table, hash_of
+from recollect.store.tables.table import BY_SOURCE, BY_STREAM, CACHE, REDACTED_AS_NAMES, SEARCHED, Role, Table, hash_of
 from recollect.store.tables.tombstones import line_name
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Texts:
         """Paths of the agents' files, and what tables hold of files rather than of sessions; each with its file."""
         yield from self._cache.iter_rows("SELECT id, path FROM sources")
         for table in declared(CACHE):
-            for name in table.names(Role.TEXT) if table.owner is BY_SOURCE else ():
+            for name in table.names(Role.TEXT) if table.owner == BY_SOURCE else ():
                 for source, content in self._cache.iter_rows(f"SELECT source, {name} FROM {table.name}"):
                     yield source, content.decode("utf-8", "replace") if isinstance(content, bytes) else content
 
@@ -92,7 +91,7 @@ class Texts:
 def _statements(database: Database, roles: tuple[Role, ...]) -> list[str]:
     """Build the statements that select a session's columns of these roles, table by table."""
     return [
-        f"SELECT concat_ws(' ', {', '.join(names)}) FROM {table.name} WHERE {table.owner.of_session}"
+        f"SELECT concat_ws(' ', {', '.join(names)}) FROM {table.name} WHERE {table.owner}"
         for table in declared(database.path.name)
         if table.owner is not None and table.is_of_session and (names := table.names(*roles))
     ]
@@ -111,9 +110,7 @@ _UNHELD = "(agent, native_id) NOT IN (SELECT agent, native_id FROM streams)"
 _REDACTED = (Role.TEXT, Role.DOCUMENT, *REDACTED_AS_NAMES)
 
 
-class _Change(NamedTuple):
-    key: tuple[Any, ...]  # of the row, as it was
-    values: dict[str, Any]  # that change, by column
+_Change = tuple[tuple[Any, ...], dict[str, Any]]  # the key of a row as it was, and the values that change, by column
 
 
 class Redaction:
@@ -123,25 +120,31 @@ class Redaction:
         self._cache = cache
         self._memory = memory
 
-    def redact_session(self, key: SessionKey, redactor: "Rules", *, dry_run: bool) -> tuple[set[int], bool]:
-        """Apply rules to the rows that cache.db holds of a session; return which events changed, and if any row did."""
-        return _redact_rows_of(self._cache, key, redactor, dry_run=dry_run)
+    def redact_session(
+        self, key: SessionKey, rules: "Rules", *, with_memory: bool = False, dry_run: bool = False
+    ) -> tuple[set[int], bool]:
+        """Apply rules to the rows that cache.db holds of a session, or to all that are held of it.
 
-    def hide_in_session(self, key: SessionKey, values: "KnownValues") -> None:
-        """Replace values in all rows of a session."""
-        for database in (self._cache, self._memory):
-            _redact_rows_of(database, key, values, dry_run=False)
+        Returns which events changed, and if any row did.
+        """
+        events, has_changed = set[int](), False
+        for database in (self._cache, self._memory) if with_memory else (self._cache,):
+            for table in declared(database.path.name):
+                if table.owner is not None and table.is_of_session:
+                    changes = _redact(database, table, rules, table.owner, key, dry_run=dry_run)
+                    has_changed |= bool(changes)
+                    events |= {row[0] for row, _ in changes} if table is EVENTS else set()
+        return events, has_changed
 
     def redact_others(self, redactor: "Redactor", *, dry_run: bool) -> bool:
         """Apply rules to all other rows: of memory.db, of files, of sessions without events; say if any changed."""
         has_changed = self._redact_paths(redactor, dry_run=dry_run)
         for database in (self._cache, self._memory):
             for table in declared(database.path.name):
-                if table.owner is BY_STREAM:
+                if table.owner == BY_STREAM:
                     continue
                 is_done = table.is_of_session and database is self._cache
-                changes = _changes(database, table, redactor, _UNHELD if is_done else "1", ())
-                _write(database, table, changes, dry_run=dry_run)
+                changes = _redact(database, table, redactor, _UNHELD if is_done else "1", (), dry_run=dry_run)
                 has_changed |= bool(changes)
         return has_changed
 
@@ -165,26 +168,8 @@ class Redaction:
         return bool(renamed)
 
 
-def _redact_rows_of(database: Database, key: SessionKey, redactor: "Rules", *, dry_run: bool) -> tuple[set[int], bool]:
-    events, has_changed = set[int](), False
-    for table in declared(database.path.name):
-        if table.owner is not None and table.is_of_session:
-            changes = _changes(database, table, redactor, table.owner.of_session, key)
-            _write(database, table, changes, dry_run=dry_run)
-            has_changed |= bool(changes)
-            events |= {change.key[0] for change in changes} if table is EVENTS else set()
-    return events, has_changed
-
-
-def _write(database: Database, table: Table, changes: Sequence[_Change], *, dry_run: bool) -> None:
-    if changes and not dry_run:
-        with database.transaction() as connection:
-            for change in changes:
-                (_add_up if table.sums else _update)(connection, table, change)
-
-
-def _changes(
-    database: Database, table: Table, redactor: "Rules", condition: str, bindings: Sequence[Any]
+def _redact(
+    database: Database, table: Table, rules: "Rules", condition: str, bindings: Sequence[Any], *, dry_run: bool
 ) -> list[_Change]:
     """Gather the rows that change first: SQLite does not like tables that change while they are read."""
     columns = table.names(*_REDACTED)
@@ -194,7 +179,11 @@ def _changes(
     rows = database.iter_rows(f"SELECT {listed} FROM {table.name} WHERE {condition}", bindings)
     changes: list[_Change] = []
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-        changes += _changed_rows(table, redactor, columns, chunk)
+        changes += _changed_rows(table, rules, columns, chunk)
+    if changes and not dry_run:
+        with database.transaction() as connection:
+            for key, values in changes:
+                (_add_up if table.sums else _update)(connection, table, key, values)
     return changes
 
 
@@ -208,7 +197,7 @@ def _changed_rows(
         for number, value in redacted(redactor, table.role(name), [value for _, value in held]):
             changes.setdefault(held[number][0], {})[name] = value
     for number, values in changes.items():
-        yield _Change(rows[number][:size], values | hashes_of(table, values))
+        yield rows[number][:size], values | hashes_of(table, values)
 
 
 def redacted(redactor: "Rules", role: Role, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -237,23 +226,23 @@ def hashes_of(table: Table, values: dict[str, Any]) -> dict[str, bytes]:
     return {name: hash_of(content.encode()) for name, content in hashed if content is not None}
 
 
-def _update(connection: apsw.Connection, table: Table, change: _Change) -> None:
+def _update(connection: apsw.Connection, table: Table, key: tuple[Any, ...], values: dict[str, Any]) -> None:
     # An id with a secret in it may be stored beside the same one that was redacted when it came.
-    sets, where = (_assigned(change.values, ", "), _assigned(table.row_key, " AND "))
+    sets, where = (_assigned(values, ", "), _assigned(table.row_key, " AND "))
     sql = f"UPDATE OR REPLACE {table.name} SET {sets} WHERE {where}"
-    connection.execute(sql, (*change.values.values(), *change.key))
+    connection.execute(sql, (*values.values(), *key))
     if derived := ", ".join(f"{column.name} = {column.derived}" for column in table.columns if column.derived):
-        connection.execute(f"UPDATE {table.name} SET {derived} WHERE {where}", change.key)
+        connection.execute(f"UPDATE {table.name} SET {derived} WHERE {where}", key)
 
 
-def _add_up(connection: apsw.Connection, table: Table, change: _Change) -> None:
+def _add_up(connection: apsw.Connection, table: Table, key: tuple[Any, ...], values: dict[str, Any]) -> None:
     """Two names may have become the same: what was counted under each is added up."""
     where, names = _assigned(table.row_key, " AND "), [column.name for column in table.columns]
-    row = dict(zip(names, connection.execute(f"SELECT * FROM {table.name} WHERE {where}", change.key).get, strict=True))
-    connection.execute(f"DELETE FROM {table.name} WHERE {where}", change.key)
+    row = dict(zip(names, connection.execute(f"SELECT * FROM {table.name} WHERE {where}", key).get, strict=True))
+    connection.execute(f"DELETE FROM {table.name} WHERE {where}", key)
     connection.execute(
         f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO UPDATE SET {table.adding}",
-        list((row | change.values).values()),
+        list((row | values).values()),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which sessions were forgotten, and how they are kept from coming back.
+"""Which sessions were forgotten or are left out by the user's rules, and how they are kept from coming in.
 
 A tombstone has a session's id, the moment, and hashes of its records. It has no word, title or path of it. The hashes
 recognise the copies that an agent makes when somebody resumes or forks what is forgotten here. Tombstones are
@@ -24,7 +24,6 @@ from recollect.store.batch import (
     EventRow,
     ProblemRow,
     SourceRow,
-    StreamBatch,
     leave_out,
     sessions_of,
     without_text,
@@ -32,9 +31,8 @@ from recollect.store.batch import (
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads.writer import leave_out_events
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column
 from recollect.store.tables.sources import Sources
-from recollect.store.tables.table import MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table, column
 
 HASH_BYTES = 8
 
@@ -147,8 +145,7 @@ class TombstoneTable:
         if self._database.read_only:
             return
         known = self.names()
-        missing = [one for one in self._ledger.records(TOMBSTONE) if _from_data(one.data).key not in known]
-        if missing:
+        if missing := [one for one in self._ledger.records(TOMBSTONE) if _from_data(one.data).key not in known]:
             with self._database.transaction() as connection:
                 for record in missing:
                     restore_tombstone(connection, record)
@@ -201,13 +198,10 @@ class Tombstones:
     def __init__(self, table: TombstoneTable, sources: Sources) -> None:
         self._table = table
         self._names: dict[str, set[str]] = defaultdict(set)
-        for agent, native_id in table.names():
+        forgotten = table.names()
+        for agent, native_id in forgotten:
             self._names[agent].add(native_id)
-        self._with_lines = {
-            agent
-            for agent, names in self._names.items()
-            if any(is_line(SessionKey(agent, native_id)) for native_id in names)
-        }
+        self._with_lines = {key.agent for key in forgotten if is_line(key)}
         self._kept_forks = table.kept_forks() if self._names else set()
         self._hashes: dict[str, PackedHashes] = {}
         self._sources = sources
@@ -224,15 +218,15 @@ class Tombstones:
 
     def inherit(self, agent: str, infos: Iterable[tuple[str, str]]) -> None:
         """Sub-agents of forgotten sessions that turn up later are forgotten too."""
-        heirs = [name for name, info in infos if not self.hold(agent, name) and self._has_forgotten_parent(agent, info)]
+        heirs = []
+        for name, info in infos:
+            if not self.hold(agent, name):
+                first = orjson.loads(info)["first"]
+                above = filter(None, (first.get("parent_native_id"), first.get("root_native_id")))
+                heirs += [name] if any(self.hold(agent, other) for other in above) else []
         if heirs:
             self._table.add([Tombstone(agent, name, b"") for name in heirs], is_finished=True)
             self._names[agent].update(heirs)
-
-    def _has_forgotten_parent(self, agent: str, info: str) -> bool:
-        first = orjson.loads(info)["first"]
-        above = (first.get("parent_native_id"), first.get("root_native_id"))
-        return any(name is not None and self.hold(agent, name) for name in above)
 
     def without_lines(self, agent: str, problems: list[ProblemRow]) -> list[ProblemRow]:
         """Return the unread lines, forgotten ones without their text."""
@@ -241,12 +235,20 @@ class Tombstones:
         names = self._names[agent]
         return [row._replace(raw=b"") if line_name(row.raw) in names else row for row in problems]
 
-    def without_copies(self, batch: Batch, stream: StreamBatch) -> StreamBatch:
+    def without_copies(self, batch: Batch) -> Batch:
         """Leave records out that were copied from a forgotten session."""
-        agent = batch.source.agent
-        if (agent, stream.native_id) in self._kept_forks:
-            return stream
-        return leave_out_events(batch, stream, [row for row in stream.rows if not self._is_copy(agent, row)])
+        agent, before = batch.source.agent, batch.events
+        streams = [
+            stream
+            if (agent, stream.native_id) in self._kept_forks
+            else leave_out_events(batch, stream, [row for row in stream.rows if not self._is_copy(agent, row)])
+            for stream in batch.streams
+        ]
+        if dropped := before - sum(len(stream.rows) for stream in streams):
+            batch.streams = [stream for stream in streams if stream.rows or not stream.facts.is_empty]
+            batch.skipped = batch.skipped | {FORGOTTEN: batch.skipped.get(FORGOTTEN, 0) + dropped}
+            batch.problems = without_text(batch.problems)
+        return batch
 
     def _is_copy(self, agent: str, row: tuple[Any, ...]) -> bool:
         if row[_COPY_KEY] is None:
@@ -261,14 +263,13 @@ class Tombstones:
         path = batch.source.path
         if sessions_of(batch):
             self._shown.add(path)
-        elif self._is_to_hide(batch, is_left_out):
+        elif (
+            path not in self._shown
+            and (is_left_out or self._is_hidden(batch.source))
+            and not self._sources.is_known(batch.source)
+        ):
             self._hidden.add(path)
             batch.source = _hidden(batch.source)
-
-    def _is_to_hide(self, batch: Batch, is_left_out: bool) -> bool:
-        if batch.source.path in self._shown or not (is_left_out or self._is_hidden(batch.source)):
-            return False
-        return not self._sources.is_known(batch.source)
 
     def _is_hidden(self, source: SourceRow) -> bool:
         return source.path in self._hidden or self._sources.is_known(_hidden(source))
@@ -292,22 +293,12 @@ def without_forgotten(batch: Batch, tombstones: Tombstones) -> Batch:
     tombstones.inherit(agent, batch.infos.items())
     sessions = sessions_of(batch)
     forgotten = {native_id for native_id in sessions if tombstones.hold(agent, native_id)}
-    kept = _without_copies(leave_out(batch, forgotten, FORGOTTEN), tombstones)
+    kept = tombstones.without_copies(leave_out(batch, forgotten, FORGOTTEN))
     if len({native_id.partition("/")[0] for native_id in sessions}) != 1:
         kept.problems = without_text(kept.problems)
     kept.problems = tombstones.without_lines(agent, kept.problems)
     tombstones.hide(kept, bool(forgotten))
     return kept
-
-
-def _without_copies(batch: Batch, tombstones: Tombstones) -> Batch:
-    streams = [tombstones.without_copies(batch, stream) for stream in batch.streams]
-    dropped = batch.events - sum(len(stream.rows) for stream in streams)
-    if dropped:
-        batch.streams = [stream for stream in streams if stream.rows or not stream.facts.is_empty]
-        batch.skipped = batch.skipped | {FORGOTTEN: batch.skipped.get(FORGOTTEN, 0) + dropped}
-        batch.problems = without_text(batch.problems)
-    return batch
 
 
 def _data(tombstone: Tombstone) -> dict[str, Any]:
@@ -321,3 +312,68 @@ def _data(tombstone: Tombstone) -> dict[str, Any]:
 
 def _from_data(data: dict[str, Any]) -> Tombstone:
     return Tombstone(data["agent"], data["native_session_id"], b64decode(data["event_keys"]), tuple(data["kept_forks"]))
+
+
+# The sessions that the user's rules leave out; what comes later of one is left out too. So are folders, by hash, that
+# one of them shows to be a checkout of an excluded repository: others have only the folder.
+EXCLUSIONS = Table(
+    "exclusions",
+    MEMORY,
+    (
+        *column.plain("agent", "native_session_id", "host"),
+        *column.paths("path"),
+        *column.plain("rule"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id", "host", "path"),
+)
+
+_FOLDER = "folder:"  # begins what stands for a folder in place of a session's id
+_IS_SESSION = "agent <> ''"
+
+
+class Exclusion(NamedTuple):
+    """A session that a rule of the user leaves out, and the file it was met in."""
+
+    agent: str
+    native_id: str
+    host: str
+    path: str
+    rule: str
+
+
+class Exclusions:
+    """The left-out sessions of a store."""
+
+    def __init__(self, cache: Database, memory: Database) -> None:
+        self._cache = cache
+        self._memory = memory
+
+    def all(self) -> list[Exclusion]:
+        return self._memory.read(
+            Exclusion, f"SELECT agent, native_session_id, host, path, rule FROM exclusions WHERE {_IS_SESSION}"
+        )
+
+    def folders(self) -> dict[str, str]:
+        """Hashes of the folders that are checkouts of excluded repositories, with the rules."""
+        rows = self._memory.rows(f"SELECT native_session_id, rule FROM exclusions WHERE NOT {_IS_SESSION}")
+        return {name.removeprefix(_FOLDER): rule for name, rule in rows}
+
+    def add_folder(self, key: str, rule: str) -> None:
+        """Remember a folder by its hash: the session that showed it is not stored."""
+        self.add([Exclusion("", _FOLDER + key, "", "", rule)])
+
+    def add(self, exclusions: Collection[Exclusion]) -> None:
+        self._memory.write_all("INSERT OR REPLACE INTO exclusions VALUES (?, ?, ?, ?, ?)", exclusions)
+
+    def lift(self, exclusions: Collection[Exclusion]) -> None:
+        """Let sessions in again; their files will be read from the start."""
+        self._cache.write_all(
+            "UPDATE sources SET mtime_ns = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+            " WHERE host = ? AND agent = ? AND path = ?",
+            [(exclusion.host, exclusion.agent, exclusion.path) for exclusion in exclusions],
+        )
+        self._memory.write_all(
+            "DELETE FROM exclusions WHERE agent = ? AND native_session_id = ? AND host = ? AND path = ?",
+            [exclusion[:4] for exclusion in exclusions],
+        )
