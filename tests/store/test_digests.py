@@ -13,7 +13,7 @@ from recollect.analysis.distiller import TINY_BYTES
 from recollect.api import Filters, Memory, open_memory
 from recollect.errors import NotFound, StoreDamaged
 from recollect.store import ANY_SESSION
-from recollect.store.sqlite import checksums
+from recollect.store.sqlite.database import checksum_layer
 from recollect.store.tables.digest_rows import seal_digest
 from tests.builders import AGENT, BEGIN_MS, Home, event, sweep, usage
 
@@ -284,7 +284,7 @@ def test_what_an_older_version_counted_by_hours_is_kept_and_said_to_be_so(tmp_pa
     told.call_id = "c1"
     home.write("a", event("s1", 0, role="user"), call, told, usage("s1", "u", output_tokens=7))
     sweep(tmp_path / "store", home).close()
-    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"), vfs=checksums.layer())) as connection:
+    with closing(apsw.Connection(str(tmp_path / "store" / "memory.db"), vfs=checksum_layer())) as connection:
         version = connection.pragma("user_version")
         for table, old, minutes in (("activity", "hour", 60), ("tool_use", "day", 1440), ("command_use", "day", 1440)):
             connection.execute("DROP INDEX IF EXISTS activity_by_minute")
