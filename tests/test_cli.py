@@ -1047,7 +1047,7 @@ def test_programs_see_times_in_utc_whatever_the_zone(samples_store: Path, monkey
 
     found = json.loads(run(command("sessions", "--json"), samples_store).stdout)
 
-    assert {session["started_at"][:13] for session in found} == {"2026-11-15T18"}
+    assert {session["started_at"][:13] for session in found} == {"2026-11-15T18", "2026-11-19T04"}
 
 
 @pytest.mark.parametrize("arguments", [["sessions", "--json"], ["sessions"], ["show", "ee64c483"]], ids=" ".join)

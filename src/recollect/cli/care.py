@@ -1,7 +1,7 @@
 """Commands that look after the store: doctor, backup, restore, export, import, retention, schedule."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from recollect.cli.output import (
     command,
     confirm,
     emit,
+    first_lines,
     json_option,
     repo_option,
     reports_errors,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport, Schedule
     from recollect.live import ImportReport as JsonlReport
     from recollect.retention import Outlook
-    from recollect.store import Eviction
 
 _MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
@@ -257,9 +257,9 @@ def _jsonl_lines(report: "JsonlReport") -> Iterator[str]:
     yield f"{verb} {plural(report.files, 'file')}: {new}; {report.messages_known:,} already stored"
     if report.skipped:
         yield f"Skipped {plural(len(report.skipped), 'line')}:"
-    yield from (f"  {one_line(path)}:{number}  {reason}" for path, number, reason in report.skipped[:_MOST_ROWS])
-    if len(report.skipped) > _MOST_ROWS:
-        yield f"  and {len(report.skipped) - _MOST_ROWS:,} more: `--json` lists them"
+    yield from first_lines(
+        (f"{one_line(path)}:{number}  {reason}" for path, number, reason in report.skipped), _MOST_ROWS
+    )
     for path, reason in report.failures:
         yield f"Cannot read ({one_line(reason)}): {one_line(path)}"
 
@@ -300,25 +300,23 @@ def retention(context: click.Context, dry_run: bool, as_json: bool) -> None:
 
 def _outlook_lines(outlook: "Outlook") -> Iterator[str]:
     yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
-    yield from map(_eviction_line, outlook.evictions[:_MOST_ROWS])
-    if len(outlook.evictions) > _MOST_ROWS:
-        yield f"  and {plural(len(outlook.evictions) - _MOST_ROWS, 'more session')}: --json lists all"
+    held = ((row.held.ended_ms, row.held.bytes, row.reason, row.held.session_uid) for row in outlook.evictions)
+    yield from _loss_lines(held)
     if outlook.evictions:
         count = plural(len(outlook.evictions), "session")
         yield f"{count} would be evicted, {size(outlook.bytes_after)} would remain"
     else:
         yield "Nothing would be evicted"
-    for loss in outlook.lost[:_MOST_ROWS]:
-        lost_at = local_time(rfc3339(loss.at_ms))[:10]
-        yield f"  {lost_at}  {size(loss.bytes):>8}  {loss.event:<{_REASON_COLUMNS}}  {one_line(loss.session_uid)}"
-    if len(outlook.lost) > _MOST_ROWS:
-        yield f"  and {len(outlook.lost) - _MOST_ROWS} more: --json lists all"
+    yield from _loss_lines((loss.at_ms, loss.bytes, loss.event, loss.session_uid) for loss in outlook.lost)
 
 
-def _eviction_line(eviction: "Eviction") -> str:
-    held = eviction.held
-    last = local_time(rfc3339(held.ended_ms) if held.ended_ms else None)[:10]
-    return f"  {last}  {size(held.bytes):>8}  {eviction.reason:<{_REASON_COLUMNS}}  {one_line(held.session_uid)}"
+def _loss_lines(rows: Iterable[tuple[int | None, int, str, str]]) -> Iterator[str]:
+    """Sessions whose raw detail goes or went: the day, how much it is, why."""
+    lines = []
+    for at_ms, count, why, session_uid in rows:
+        day = local_time(rfc3339(at_ms) if at_ms else None)[:10]
+        lines.append(f"{day}  {size(count):>8}  {why:<{_REASON_COLUMNS}}  {one_line(session_uid)}")
+    return first_lines(lines, _MOST_ROWS)
 
 
 @command(below=retention)
@@ -338,7 +336,7 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
             memory.rehydrate(chosen, show)
         events = len(memory.events(chosen, with_copies=True))
     done = f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}"
-    emit({"session_uid": chosen.session_uid, "events": events}, as_json, lambda _: [done])
+    emit({"session_uid": chosen.session_uid, "events": events}, as_json, [done])
 
 
 @command()
@@ -364,7 +362,7 @@ def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json
         is_done = True
     installed = ["Installed; `recollect schedule --remove` uninstalls it"] if is_done else []
     said = installed if not is_removal else ["Removed" if is_done else "No schedule is installed"]
-    emit(planned.to_json() | {"is_done": is_done}, as_json, lambda _: said)
+    emit(planned.to_json() | {"is_done": is_done}, as_json, said)
 
 
 def _schedule_lines(planned: "Schedule") -> Iterator[str]:

@@ -18,7 +18,7 @@ from recollect.cli.listing import (
     visit_lines,
 )
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import command, emit, limit_option, offset_option, print_json
+from recollect.cli.output import command, emit, limit_option, offset_option, print_json, print_lines
 from recollect.cli.terminal import (
     fitted,
     grey,
@@ -182,16 +182,11 @@ def search(
         )
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
-    else:
-        is_detailed = explain or matches is not None or options["context"] > 0
-        most = of_session if is_whole else None
-        lines = answer_lines(answer, options["offset"], most, is_detailed=is_detailed, explain=explain)
-        if is_whole:
-            from recollect.cli.output import print_lines  # other searches start sooner without it
-
-            print_lines(lines)
-        else:
-            click.echo("\n".join(lines))
+        return
+    is_detailed = explain or matches is not None or options["context"] > 0
+    most = of_session if is_whole else None
+    lines = answer_lines(answer, options["offset"], most, is_detailed=is_detailed, explain=explain)
+    print_lines(lines, no_pager=not is_whole)
 
 
 history = QueryCommand(
@@ -211,14 +206,14 @@ def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> N
     """
     with open_fresh() as memory:
         answer = memory.recent(filters, limit=limit or _RANKED, offset=offset)
-    emit(answer, as_json, lambda answer: answer_lines(answer, offset))
+    emit(answer, as_json, answer_lines(answer, offset))
 
 
 @command()
 @click.argument("path")
 @click.option("--all", "is_all", is_flag=True, help="List the sessions that edited or mention it, not the edits.")
 @filter_options
-@limit_option("edits", _SHOWN_EDITS)
+@limit_option("edits", _SHOWN_EDITS, varies=True)
 @offset_option
 def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List the edits that wrote a file, across renames.
@@ -233,8 +228,9 @@ def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: 
         edits = [] if is_all else memory.blame(path, filters)
         rows: Sequence[FileVisit | FileEdit] = memory.files(path, filters) if is_all else edits
         evicted = 0 if is_all else memory.evicted_edits(path)
-    shown = limit or _on_a_screen(_SHOWN_VISITS if is_all else _SHOWN_EDITS)
-    listed = rows[offset : offset + (limit or len(rows) if as_json else shown)]
+    # A person gets as many things of two lines as the terminal shows at once.
+    on_screen = max(1, min(_SHOWN_VISITS if is_all else _SHOWN_EDITS, (line_count() - _LINES_AROUND) // 2))
+    listed = rows[offset : offset + (limit or (len(rows) if as_json else on_screen))]
     if is_all:
         emit_page(listed, as_json, visit_lines, offset, len(rows), "session", f"next: recollect blame {_quoted(path)}")
     else:
@@ -248,11 +244,6 @@ def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: 
 def _next_diff(edit: "FileEdit") -> str:
     name = short_ids([edit.session_uid])[edit.session_uid]
     return f"next: recollect diff {name} {_quoted(edit.path.rpartition('/')[2])}"
-
-
-def _on_a_screen(most: int) -> int:
-    """How many things of two lines each are listed: what the terminal shows at once."""
-    return max(1, min(most, (line_count() - _LINES_AROUND) // 2))
 
 
 def _quoted(path: str) -> str:

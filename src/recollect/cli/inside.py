@@ -8,7 +8,7 @@ import click
 
 from recollect import hooks
 from recollect.api import installer, open_memory
-from recollect.cli.output import command, confirm, emit, limit_option, reports_errors, yes_option
+from recollect.cli.output import command, confirm, emit, first_lines, limit_option, reports_errors, yes_option
 from recollect.cli.terminal import fitted_time, grey, one_line, plural
 from recollect.errors import NotFound, RecollectError, UsageError
 from recollect.live import Live
@@ -100,7 +100,7 @@ def log(limit: int | None, as_json: bool) -> None:
     \b
     recollect hooks log --limit 5
     """
-    emit(hooks.read_hook_log(limit or (None if as_json else _SHOWN)), as_json, _log_lines)
+    emit(hooks.read_hook_log(limit), as_json, _log_lines)
 
 
 def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
@@ -118,7 +118,7 @@ def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
 def sweep(as_json: bool) -> None:
     """Read what hooks recorded; hooks start this themselves."""
     reports = hooks.drain_spool()
-    emit(reports, as_json, lambda reports: [f"{sum(report.events_new for report in reports)} new events"])
+    emit(reports, as_json, [f"{sum(report.events_new for report in reports)} new events"])
 
 
 @command()
@@ -209,10 +209,7 @@ def _status_lines(report: "LiveStatus") -> Iterator[str]:
     behind = [file for file in report.files if file.state != "in step"]
     if report.files:
         yield f"{plural(len(report.files), 'file')}, {len(report.files) - len(behind):,} in step with the store"
-    for file in behind[:_MOST_FILES]:
-        only = f"{file.only_in_file:,} only in the file, {file.only_in_store:,} only in the store"
-        yield f"  {one_line(file.path)}: {file.state}; {only}"
-    if len(behind) > _MOST_FILES:
-        yield f"  and {len(behind) - _MOST_FILES:,} more"
+    only = "{0.path}: {0.state}; {0.only_in_file:,} only in the file, {0.only_in_store:,} only in the store"
+    yield from first_lines(map(one_line, map(only.format, behind)), _MOST_FILES, "and {} more")
     if any(file.only_in_file for file in behind):
         yield "`recollect import jsonl FOLDER` stores what is only in files"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.api import open_memory
-from recollect.cli.answers import detail, fact_lines, rest_lines, show_command
+from recollect.cli.answers import detail, fact_lines, show_command
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import command, emit, json_option, limit_option, reports_errors
+from recollect.cli.output import command, emit, json_option, limit_option, reports_errors, rest_lines
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -88,25 +88,24 @@ def workflows(filters: Filters, limit: int | None, format_: str | None, as_json:
             click.echo(memory.knowledge.graph_document(graph, format_), nl=False)
             return
         known = memory.knowledge.workflows(filters)
-    if as_json:
-        known = replace(known, workflows=known.workflows[:limit], failing=known.failing[:limit])
-    emit(known, as_json, lambda known: _workflow_lines(known, limit or _SHOWN_WORKFLOWS))
+    shown = replace(known, workflows=known.workflows[:limit], failing=known.failing[:limit])
+    emit(shown, as_json, lambda shown: _workflow_lines(shown, len(known.workflows)))
 
 
-def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
-    uids = {workflow.session_uid for workflow in known.workflows}
-    names = short_ids(uids | {failing.session_uid for failing in known.failing if failing.session_uid})
-    yield f"{plural(len(known.workflows), 'workflow')} in {plural(known.exchanges, 'exchange')}"
-    for workflow in known.workflows[:limit]:
+def _workflow_lines(shown: "Workflows", total: int) -> Iterator[str]:
+    uids = {workflow.session_uid for workflow in shown.workflows}
+    names = short_ids(uids | {failing.session_uid for failing in shown.failing if failing.session_uid})
+    yield f"{plural(total, 'workflow')} in {plural(shown.exchanges, 'exchange')}"
+    for workflow in shown.workflows:
         rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
         yield from detail(" → ".join(workflow.steps))
         times = f"{plural(workflow.support, 'time')} in {plural(workflow.sessions, 'session')}"
-        shown = show_command(names[workflow.session_uid], workflow.event_uid)
-        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift} · {shown}", line_columns()))
-    yield from rest_lines(limit, len(known.workflows), "workflow")
-    if known.failing:
+        opened = show_command(names[workflow.session_uid], workflow.event_uid)
+        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift} · {opened}", line_columns()))
+    yield from rest_lines(len(shown.workflows), total, "workflow")
+    if shown.failing:
         yield "Commands that fail:"
-    for failing in known.failing[:limit]:
+    for failing in shown.failing:
         yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}")
         if failing.session_uid and failing.event_uid:
             yield grey(f"    last: {show_command(names[failing.session_uid], failing.event_uid)}")
@@ -126,9 +125,8 @@ def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     """
     with open_fresh() as memory:
         rehearsal = memory.knowledge.rehearse(filters)
-    if as_json and limit:
-        rehearsal = replace(rehearsal, repeats=rehearsal.repeats[-limit:])
-    emit(rehearsal, as_json, lambda rehearsal: rehearsal_lines(rehearsal, limit or _SHOWN_REPEATS))
+    shown = replace(rehearsal, repeats=rehearsal.repeats[-limit:]) if limit else rehearsal
+    emit(shown, as_json, rehearsal_lines(rehearsal, limit or _SHOWN_REPEATS))
 
 
 def rehearsal_lines(rehearsal: "Rehearsal", limit: int) -> Iterator[str]:
@@ -192,22 +190,18 @@ def _audit_lines(audit: "Audit") -> Iterator[str]:
         yield from fact_lines(audit.worst)
 
 
-def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
-    @click.command(name, help=help_text)
+def _add_verdict(name: str, verdict: str, does: str) -> None:
+    @command(name, below=audit, help=f"{does}, by its id or the beginning of it.")
     @click.argument("fact")
-    @json_option
-    @reports_errors
     def judge(fact: str, as_json: bool) -> None:
         with open_memory(create=False) as memory:
             judged = memory.knowledge.judge(fact, verdict)
-        emit(judged, as_json, lambda fact: [f"{verdict.capitalize()}: {one_line(fact.text)}"])
-
-    return judge
+        emit(judged, as_json, [f"{verdict.capitalize()}: {one_line(judged.text)}"])
 
 
-audit.add_command(_verdict_command("promote", "promoted", "Trust a fact, by its id or the beginning of it."))
-audit.add_command(_verdict_command("pin", "pinned", "Keep a fact on top, by its id or the beginning of it."))
-audit.add_command(_verdict_command("reject", "rejected", "Never show a fact again, by its id or the beginning of it."))
+_add_verdict("promote", "promoted", "Trust a fact")
+_add_verdict("pin", "pinned", "Keep a fact on top")
+_add_verdict("reject", "rejected", "Never show a fact again")
 
 
 @command(below=knowledge_)
@@ -238,7 +232,7 @@ def graph(
     as_json = as_json or format_ == "json"
     around = " ".join(entity) or around
     with open_fresh() as memory:
-        graph = memory.knowledge.graph(filters, around=around, limit=limit if as_json else limit or _SHOWN_NODES)
+        graph = memory.knowledge.graph(filters, around=around, limit=limit)
         document = memory.knowledge.graph_document(graph, format_) if format_ not in ("text", "json") else None
     if document is None or as_json:
         emit(graph, as_json, _graph_lines)

@@ -176,7 +176,7 @@ def _fork(session: str | None, at: str | None, yes: bool, as_json: bool) -> None
         if at is not None:
             confirm("Write a new session file beside this one?", "write a session file", yes)
         forked = memory.groups.fork(chosen, at)
-    emit(forked, as_json, lambda forked: [in_folder(chosen.cwd, forked.command)])
+    emit(forked, as_json, [in_folder(chosen.cwd, forked.command)])
 
 
 def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resumed | None":
@@ -220,10 +220,9 @@ def open_(filters: "Filters", limit: int | None, as_json: bool) -> None:
     recollect open --here --since "last week"
     """
     filters = filters if filters.since else filters._replace(since=_SINCE)
-    shown = limit or _SHOWN_OPEN
     with open_fresh() as memory:
-        sessions = memory.unfinished(filters, limit=limit if as_json else shown + 1)
-    emit(sessions, as_json, lambda sessions: _open_lines(sessions, shown, str(filters.since)))
+        sessions = memory.unfinished(filters, limit=limit if as_json else (limit or _SHOWN_OPEN) + 1)
+    emit(sessions, as_json, _open_lines(sessions, limit or _SHOWN_OPEN, str(filters.since)))
 
 
 def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Iterator[str]:

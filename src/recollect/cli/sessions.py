@@ -73,7 +73,7 @@ _SORTS = ("recent", "cost", "duration", "tokens")
 @click.option(
     "--related", "is_related", is_flag=True, help="Only sessions before and after one, or on its topic: TEXT is it."
 )
-@limit_option("sessions", _SHOWN_SESSIONS)
+@limit_option("sessions", _SHOWN_SESSIONS, varies=True)
 @offset_option
 @click.argument("text", nargs=-1)
 def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
@@ -115,17 +115,17 @@ def _print_sessions(
     text: str | None, as_json: bool, *, filters: Filters, is_all: bool, sort: str, limit: int | None, offset: int
 ) -> None:
     is_all = is_all or as_json
-    shown = limit if as_json else limit or _SHOWN_SESSIONS
+    limit = limit if as_json else limit or _SHOWN_SESSIONS
     roots_only = not is_all and not filters.session_class
     is_idle = None if is_all or filters.session_class else False
     with open_fresh() as memory:
         count = partial(memory.count_sessions, filters, text=text, roots_only=roots_only)
         matches = memory.sessions(
-            filters, text=text, roots_only=roots_only, is_idle=is_idle, sort=sort, limit=shown, offset=offset
+            filters, text=text, roots_only=roots_only, is_idle=is_idle, sort=sort, limit=limit, offset=offset
         )
         total, idle = (0, 0) if as_json else (count(is_idle=is_idle), count(is_idle=True) if is_idle is False else 0)
         is_filtered = any((*filters, text))
-    emit(matches, as_json, lambda matches: _list_lines(matches, sort, offset, total, idle, is_filtered))
+    emit(matches, as_json, _list_lines(matches, sort, offset, total, idle, is_filtered))
 
 
 def _print_timeline(date: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
@@ -333,7 +333,7 @@ def _print_exchanges(session: str, as_json: bool) -> None:
         _note_evicted(chosen)
     else:
         print_lines(_evicted_lines(chosen, digest), no_pager=True)
-    emit(of_session, as_json, lambda found: _exchange_lines(found, is_evicted=chosen.evicted_at is not None))
+    emit(of_session, as_json, _exchange_lines(of_session, is_evicted=chosen.evicted_at is not None))
 
 
 def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterator[str]:
@@ -374,10 +374,9 @@ def signals(
     recollect signals --here --since "last week"
     recollect signals --signal human_correction
     """
-    shown = limit if as_json else limit or _SHOWN_SIGNALS
     with open_fresh() as memory:
         chosen = memory.session(session) if session else None
-        listed = memory.signals(chosen, filters, signal=signal, limit=shown, offset=offset)
+        listed = memory.signals(chosen, filters, signal=signal, limit=limit, offset=offset)
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
     lines = partial(signal_lines, with_session=chosen is None)
     emit_page(listed, as_json, lines, offset, total, "signal")

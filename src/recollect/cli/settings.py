@@ -57,7 +57,7 @@ def _import(path: str | None, as_json: bool) -> None:
     if path is None:
         raise UsageError("Give the file to import", "recollect config import tracking-config.json")
     translated = api.import_tracking_config(Path(path))
-    emit(translated, as_json, lambda found: (f"{one_line(item.key)}: {one_line(item.note)}" for item in found))
+    emit(translated, as_json, (f"{one_line(item.key)}: {one_line(item.note)}" for item in translated))
 
 
 def _setting_lines(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

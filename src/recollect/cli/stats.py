@@ -46,7 +46,7 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions", "sub-agents")
 @click.option("--by", type=click.Choice(BREAKDOWNS), default="month", show_default=True, help="Group by this.")
 @filter_options
 @click.option("--session", metavar="SESSION", help="Only this session, with its sub-agents.")
-@limit_option("lines", _SHOWN_LINES)
+@limit_option("lines", _SHOWN_LINES, varies=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: all lines unless --limit is given.")
 def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …

@@ -67,7 +67,7 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
         report = memory.sweep(show, verify=verify, only=files or None)
         is_reading = memory.settings.is_capturing
         ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
-    emit(report, as_json, _sweep_lines if is_reading else lambda _: [READING_IS_OFF])
+    emit(report, as_json, _sweep_lines if is_reading else [READING_IS_OFF])
     if not as_json:
         print_budget_warnings(report.budget)
         for path, reason in report.failures:
