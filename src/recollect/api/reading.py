@@ -19,6 +19,7 @@ from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from typing import TypedDict, Unpack
 
     from recollect.config import Settings
     from recollect.distill import Exchange
@@ -39,6 +40,18 @@ if TYPE_CHECKING:
     from recollect.schema import Digest, Event, Session, Signal
     from recollect.sessions import TranscriptItem
     from recollect.store import SessionFilter, Span, Store
+
+    class SearchOptions(TypedDict, total=False):
+        """How much of an answer to a query to show, and what to leave out."""
+
+        limit: int
+        offset: int
+        matches: int
+        context: int
+        mode: str
+        exclude: Collection[str] | None
+        budget_tokens: int | None
+        scan_seconds: float
 
 
 _LAST = "last"
@@ -246,52 +259,35 @@ class Reading:
         key = None if session is None else SessionKey(session.agent, session.native_session_id)
         return self._store.digests.signal_count(recall.sessions_of(self._store, filters), key, signal)
 
-    def search(
-        self,
-        query: str,
-        filters: Filters = NO_FILTERS,
-        *,
-        limit: int = 10,
-        offset: int = 0,
-        matches: int = 3,
-        context: int = 2,
-        mode: str = "words",
-        exclude: Collection[str] | None = None,
-    ) -> list[SessionHit]:
+    def search(self, query: str, filters: Filters = NO_FILTERS, **options: Unpack[SearchOptions]) -> list[SessionHit]:
         """Sessions that match a query, best first; an empty query lists recent sessions.
 
-        Each hit has its best `matches`, with `context` events on either side of each. `mode` is `words`, `substring` or
-        `regex`. `exclude` are ids of sessions to leave out: by default the one this process runs in.
+        The options: `limit` (10) and `offset` (0) of the list; how many of its best `matches` (3) each hit has, with
+        how many events as `context` (2) on either side; `mode`, which is `words`, `substring` or `regex`; `exclude`,
+        the ids of sessions to leave out: by default the one this process runs in.
         """
-        return self.answer(
-            query, filters, limit=limit, offset=offset, matches=matches, context=context, mode=mode, exclude=exclude
-        ).hits
+        return self.answer(query, filters, **options).hits
 
     def answer(
         self,
         query: str,
         filters: Filters = NO_FILTERS,
         *,
-        limit: int = 10,
-        offset: int = 0,
-        matches: int = 3,
-        context: int = 2,
-        mode: str = "words",
-        exclude: Collection[str] | None = None,
-        budget_tokens: int | None = None,
-        scan_seconds: float = 20.0,
         progress: Progress = silent,
+        **options: Unpack[SearchOptions],
     ) -> SearchAnswer:
         """What `search` finds, with the number of matches, a corrected spelling and notes.
 
-        `budget_tokens` cuts the answer to what an agent can afford. A search for a substring or regular expression
-        stops after `scan_seconds`, with a note.
+        It takes the same options and two more: `budget_tokens` cuts the answer to what an agent can afford. A search
+        for a substring or regular expression stops after `scan_seconds` (20), with a note.
         """
-        left_out = current_sessions() if exclude is None else exclude
-        options = recall.Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
-        answer = recall.search(self._store, query, options, progress=partial(progress, "searching"))
-        is_in_words = query and mode == "words"
-        return answer._replace(hits=self._amended(query, options, answer.hits)) if is_in_words else answer
+        given: dict[str, Any] = {**options}
+        if given.get("exclude") is None:
+            given["exclude"] = current_sessions()
+        asked = recall.Options(filters=filters, **given)
+        answer = recall.search(self._store, query, asked, progress=partial(progress, "searching"))
+        is_in_words = query and asked.mode == "words"
+        return answer._replace(hits=self._amended(query, asked, answer.hits)) if is_in_words else answer
 
     def _amended(self, query: str, options: recall.Options, hits: list[SessionHit]) -> list[SessionHit]:
         """The hits, with what holds now before what it took the place of."""

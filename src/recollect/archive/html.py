@@ -84,9 +84,6 @@ def templates(*folders: Path) -> "Environment":
     )
     environment.filters.update(wording.FILTERS)
     environment.tests["ends_with"] = str.endswith
-    environment.filters.update(
-        markdown=wording.markdown, clean=wording.clean, shell=wording.shell, json=wording.json_text
-    )
     environment.globals.update(code=wording.code, OUTPUT_CHARS=OUTPUT_CHARS)
     return environment
 

@@ -294,34 +294,13 @@ def took(seconds: float | None) -> str:
     return duration(seconds) if seconds is not None and seconds >= 1 else ""
 
 
-FILTERS = {
-    "ago": ago,
-    "agent_name": agent_name,
-    "arguments": arguments,
-    "clock": clock,
-    "command_of": command_of,
-    "compact": compact,
-    "content": content,
-    "day": day,
-    "diff_lines": diff_lines,
-    "duration": duration,
-    "exact": exact,
-    "full_day": full_day,
-    "headline": headline,
-    "is_call": is_call,
-    "label": label,
-    "money": money,
-    "number": number,
-    "percent": percent,
-    "plural": plural,
-    "repo_name": repo_name,
+_NAMED = (
+    *(ago, agent_name, arguments, clock, command_of, compact, content, day, diff_lines, duration, exact, full_day),
+    *(headline, is_call, label, money, number, percent, plural, repo_name, short_id, size, speaker, tone, took),
+    *(worded, tool_name, markdown, clean, shell),
+)
+FILTERS = {function.__name__: function for function in _NAMED} | {
+    "json": json_text,
     "shell_word": shlex.quote,
-    "short_id": short_id,
-    "size": size,
-    "speaker": speaker,
     "session_title": title,
-    "tone": tone,
-    "took": took,
-    "worded": worded,
-    "tool_name": tool_name,
 }
