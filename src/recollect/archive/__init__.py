@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from recollect.archive.documents import (
         FORMATS,
         Detail,
+        digest_if_evicted,
         digest_name,
         document_name,
         patches,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from stat import S_ISREG
@@ -130,7 +131,7 @@ def render(store: Store, session: Session, format: str, detail: Detail, today: d
 
 
 def _markdown(store: Store, session: Session, detail: Detail, today: date) -> str:
-    digest = _digest_if_evicted(store, session)
+    digest = digest_if_evicted(session, partial(find_digest, store))
     items, diffs = iter_transcript(store, session), patches(session_diff(store, session)) if detail.diffs else {}
     lines = markdown_lines(
         session, items, today, digest=digest, chars=detail.message_chars, tools=detail.tools, diffs=diffs
@@ -140,14 +141,14 @@ def _markdown(store: Store, session: Session, detail: Detail, today: date) -> st
 
 def _html(store: Store, session: Session, detail: Detail, today: date) -> str:
     """Always with tools, diffs and whole messages: they fold."""
-    digest = _digest_if_evicted(store, session)
+    digest = digest_if_evicted(session, partial(find_digest, store))
     return render_session_html(
         session, iter_transcript(store, session), digest=digest, diff=session_diff(store, session)
     )
 
 
 def _json(store: Store, session: Session, detail: Detail, today: date) -> str:
-    digest = _digest_if_evicted(store, session)
+    digest = digest_if_evicted(session, partial(find_digest, store))
     document: dict[str, Any] = {
         "format": "recollect-archive",
         "version": 1,
@@ -159,14 +160,14 @@ def _json(store: Store, session: Session, detail: Detail, today: date) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
-def _digest_if_evicted(store: Store, session: Session) -> Digest | None:
+def digest_if_evicted(session: Session, find: Callable[[Session], Digest]) -> Digest | None:
     """What is left of a session whose raw detail was dropped; None for one that has it."""
     if session.evicted_at is None:
         return None
     try:
-        return find_digest(store, session)
+        return find(session)
     except NotFound:
-        return None  # a tiny sub-agent
+        return None  # a tiny sub-agent: a line in its root's digest is all there is
 
 
 def patches(diff: SessionDiff) -> dict[str, str]:

@@ -62,7 +62,7 @@ def archive(
         named = [_named(memory, name) for name in sessions]
         chosen = named or memory.sessions(roots_only=True, is_idle=False)
         written = memory.archives.write_all(chosen, folder, format_, tools=tools, diffs=diffs, progress=show)
-    emit(written, as_json, _lines)
+    emit(written, as_json, _lines, no_sessions())
 
 
 def _named(memory: "Memory", name: str) -> "Session":
@@ -78,8 +78,6 @@ def _lines(written: "list[Archive]") -> Iterator[str]:
     yield from (f"Archived: {one_line(document.path)}" for document in written[:_SHOWN])
     if len(written) > _SHOWN:
         yield f"and {plural(len(written) - _SHOWN, 'more session')}"
-    if not written:
-        yield no_sessions()
 
 
 @click.command()

@@ -29,10 +29,11 @@ from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.api import DigestPages
-    from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport, Schedule
+    from recollect.care import BackupReport, ExportReport, Finding, RepairReport, RestoreReport, Schedule
     from recollect.live import ImportReport as JsonlReport
     from recollect.retention import Outlook
 
+_UNNOTED = "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 _MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
@@ -115,21 +116,12 @@ def backup(file: str, as_json: bool) -> None:
     """
     with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.backup(file, show)
-    emit(report, as_json, _backup_lines)
-
-
-def _backup_lines(report: "BackupReport") -> Iterator[str]:
-    yield f"Wrote and verified {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
-    yield from _unnoted_lines(report)
+    done = f"Wrote and verified {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
+    emit(report, as_json, [done, None if report.is_noted else _UNNOTED])
 
 
 def _held(report: "BackupReport | RestoreReport | ExportReport") -> str:
     return f"{plural(report.sessions, 'session')}, {plural(report.events, 'event')}"
-
-
-def _unnoted_lines(report: "BackupReport | ExportReport") -> Iterator[str]:
-    if not report.is_noted:
-        yield "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 
 
 @command()
@@ -146,15 +138,13 @@ def restore(file: str, yes: bool, as_json: bool) -> None:
 
     with shown_progress() as show:
         report = api.restore(file, confirm=ask, progress=show)
-    emit(report, as_json, _restore_lines)
-
-
-def _restore_lines(report: "RestoreReport") -> Iterator[str]:
-    yield f"Restored {_held(report)} as of {local_time(report.made_at)}: {one_line(report.folder)}"
-    if report.set_aside:
-        yield f"The old store is kept: {one_line(report.set_aside)}"
-    if report.settings:
-        yield f"The backup's settings were not applied; copy what you need from: {one_line(report.settings)}"
+    left_out = "The backup's settings were not applied; copy what you need from"
+    lines = (
+        f"Restored {_held(report)} as of {local_time(report.made_at)}: {one_line(report.folder)}",
+        f"The old store is kept: {one_line(report.set_aside)}" if report.set_aside else None,
+        f"{left_out}: {one_line(report.settings)}" if report.settings else None,
+    )
+    emit(report, as_json, lines)
 
 
 @command()
@@ -187,15 +177,11 @@ def export(path: str, sessions: tuple[str, ...], repo: str | None, digests: bool
             emit(pages, as_json, _digest_lines)
             return
         report = memory.export(path, sessions, repo=repo, progress=show)
-    emit(report, as_json, _export_lines)
+    done = f"Exported {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
+    emit(report, as_json, [done, None if report.is_noted else _UNNOTED])
     if report.damaged and not as_json:
         damaged = plural(report.damaged, "damaged event")
         click.echo(f"Left out {damaged}: `recollect doctor --repair` may help", err=True)
-
-
-def _export_lines(report: "ExportReport") -> Iterator[str]:
-    yield f"Exported {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
-    yield from _unnoted_lines(report)
 
 
 def _digest_lines(pages: "DigestPages") -> Iterator[str]:
@@ -226,21 +212,17 @@ def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None
         raise UsageError("Only `jsonl` takes a folder and `--dry-run`", "recollect import jsonl FOLDER --dry-run")
     with open_memory() as memory, shown_progress() as show:
         report = memory.import_sessions(path, show)
-    emit(report, as_json, _import_lines)
-
-
-def _import_lines(report: "ImportReport") -> Iterator[str]:
     new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
-    yield f"Imported {plural(report.sessions, 'session')}: {new}"
-    if report.different:
-        different = plural(report.different, "session")
-        yield f"{different} differ from the export: they have grown here, or were redacted by other rules"
-    if report.forgotten:
-        yield f"Left out {plural(report.forgotten, 'forgotten session')}"
-    if report.excluded:
-        yield f"Left out {plural(report.excluded, 'excluded session')}"
-    if not report.is_settled:
-        yield "A sweep is running: run `recollect sweep` afterwards to list the imported sessions"
+    differ = "differ from the export: they have grown here, or were redacted by other rules"
+    wait = "A sweep is running: run `recollect sweep` afterwards to list the imported sessions"
+    lines = (
+        f"Imported {plural(report.sessions, 'session')}: {new}",
+        f"{plural(report.different, 'session')} {differ}" if report.different else None,
+        f"Left out {plural(report.forgotten, 'forgotten session')}" if report.forgotten else None,
+        f"Left out {plural(report.excluded, 'excluded session')}" if report.excluded else None,
+        None if report.is_settled else wait,
+    )
+    emit(report, as_json, lines)
 
 
 def _import_jsonl(folder: Path, dry_run: bool, as_json: bool) -> None:

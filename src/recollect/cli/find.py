@@ -43,6 +43,7 @@ _SHOWN_VISITS, _SHOWN_EDITS = 20, 50
 _RANKED, _MOST_RANKED = 10, 100  # sessions
 _MATCHES, _MOST_MATCHES = 3, 100  # of a session
 _MARGIN = 20
+_NO_EDITS = "No edits of this file: `recollect blame --all` lists the sessions that mention it"
 _LEAST_COLUMNS = 20  # of a text that is cut, however narrow the terminal is
 SPEAKERS = {
     kinds.USER_MSG: ("you", "green"),
@@ -232,9 +233,11 @@ def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: 
     on_screen = max(1, min(_SHOWN_VISITS if is_all else _SHOWN_EDITS, (line_count() - _LINES_AROUND) // 2))
     listed = rows[offset : offset + (limit or (len(rows) if as_json else on_screen))]
     if is_all:
-        emit_page(listed, as_json, visit_lines, offset, len(rows), "session", f"next: recollect blame {_quoted(path)}")
+        following, empty = f"next: recollect blame {_quoted(path)}", "No session touched or discussed this path"
+        emit_page(listed, as_json, visit_lines, empty, following, part=(offset, len(rows), "session"))
     else:
-        emit_page(listed, as_json, _edit_lines, offset, len(rows), "edit", *map(_next_diff, edits[offset : offset + 1]))
+        following, empty = "".join(map(_next_diff, edits[offset : offset + 1])), _NO_EDITS
+        emit_page(listed, as_json, _edit_lines, empty, following, part=(offset, len(rows), "edit"))
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         hint = "`recollect blame --all` lists them"
@@ -369,8 +372,7 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
     """Edits by session and request, newest first."""
     groups = [list(group) for _, group in groupby(edits, key=lambda edit: (edit.session_uid, edit.request_seq))]
     table = request_table([group[0] for group in groups])
-    if edits:
-        yield table.heading
+    yield table.heading
     for head, group in zip(table.lines, groups, strict=True):
         yield head
         for edit in group:
@@ -380,5 +382,3 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
             # A path is cut at its beginning: its end says which file it is.
             path = edit.path if width(edit.path) <= room else f"…{edit.path[-max(1, room - 1) :]}"
             yield _line("edit", "yellow", f"{counts}{path}{renamed}", f"#{edit.seq}")
-    if not edits:
-        yield "No edits of this file: `recollect blame --all` lists the sessions that mention it"

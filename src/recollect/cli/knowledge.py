@@ -31,7 +31,7 @@ from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.knowledge import Audit, Graph, Rehearsal, Workflows
-    from recollect.knowledge.graphiti import EpisodesPushed, FactsPushed, Forecast
+    from recollect.knowledge.graphiti import EpisodesPushed, Forecast
 
 _SHOWN_WORKFLOWS, _SHOWN_REPEATS, _SHOWN_NODES = 12, 10, 60
 _COUNTED = (
@@ -290,19 +290,19 @@ def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json
         raise UsageError("Facts use no tokens: `--budget` and `--dry-run` are for episodes", f"add `--mode {EPISODES}`")
     with open_memory(create=False) as memory, shown_progress() as show:
         if mode == FACTS:
-            emit(memory.graphiti.push_facts(filters), as_json, _facts_lines)
+            facts = memory.graphiti.push_facts(filters)
+            removed, written = facts.edges_removed, number(facts.edges_written)
+            lines = (
+                f"{plural(facts.facts, 'fact')} in the graph: {written} written, no model used",
+                f"Removed {plural(removed, 'fact')} that are no longer valid here" if removed else None,
+            )
+            emit(facts, as_json, lines)
             return
         plan = memory.graphiti.plan(filters)
         if dry_run or not as_json:
             emit(plan.forecast, as_json, _forecast_lines)
         if not dry_run:
             emit(memory.graphiti.push_episodes(plan, budget=budget, progress=show), as_json, _episodes_lines)
-
-
-def _facts_lines(pushed: "FactsPushed") -> Iterator[str]:
-    yield f"{plural(pushed.facts, 'fact')} in the graph: {number(pushed.edges_written)} written, no model used"
-    if pushed.edges_removed:
-        yield f"Removed {plural(pushed.edges_removed, 'fact')} that are no longer valid here"
 
 
 def _forecast_lines(forecast: "Forecast") -> Iterator[str]:

@@ -161,15 +161,11 @@ def request_table(edits: "Sequence[FileEdit]") -> Table:
 
 def related_lines(sessions: "Sequence[Related]") -> Iterator[str]:
     when = _when((other.started_at for other in sessions), "began")
-    yield from _remarked(when, sessions, [one_line(other.why) for other in sessions])
-    if not sessions:
-        yield "No related sessions"
+    return _remarked(when, sessions, [one_line(other.why) for other in sessions])
 
 
 def visit_lines(visits: "Sequence[FileVisit]") -> Iterator[str]:
-    yield from _remarked(_when(visit.last_at for visit in visits), visits, list(map(_visit_counts, visits)))
-    if not visits:
-        yield "No session touched or discussed this path"
+    return _remarked(_when(visit.last_at for visit in visits), visits, list(map(_visit_counts, visits)))
 
 
 def _visit_counts(visit: "FileVisit") -> str:
@@ -183,8 +179,7 @@ def _remarked(when: Column, sessions: "Sequence[Related | FileVisit]", remarks: 
     """A line for each session, its remark behind the title, or on a line of its own if it does not fit."""
     titles = [one_line(session.title or "–") for session in sessions]
     table = make_table(_session_columns(when, sessions), "title", titles)
-    if sessions:
-        yield table.heading
+    yield table.heading
     for line, title, remark in zip(table.lines, titles, remarks, strict=True):
         is_beside = width(title) + 2 + width(remark) <= table.room
         yield f"{line}  {grey(remark)}" if is_beside else line
@@ -201,13 +196,10 @@ def timeline_lines(timeline: "Sequence[TimelineEntry]") -> Iterator[str]:
         times = [duration(None if span is None else span.total_seconds()) for span in spans]
         columns.append(Column("time", times, is_number=True))
     table = make_table(columns, "title", [one_line(entry.title or "–") for entry in timeline])
-    if timeline:
-        yield table.heading
+    yield table.heading
     for day, lines in groupby(zip(starts, table.lines, strict=True), key=lambda item: item[0][:10]):
         yield click.style(f"── {day}", bold=True)
         yield from (line for _, line in lines)
-    if not timeline:
-        yield "No sessions in this period"
 
 
 def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator[str]:
@@ -218,24 +210,21 @@ def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator
         columns.append(Column("id", [names[signal.session_uid] for signal in signals], ["yellow"] * len(signals)))
     columns.append(Column("signal", [signal_words(signal.signal) for signal in signals]))
     columns.append(Column("times", [number(signal.count) for signal in signals], is_number=True))
-    yield from _table_lines(make_table(columns, "what", [one_line(signal.detail) for signal in signals]))
-    if not signals:
-        yield "No signals"
+    return _table_lines(make_table(columns, "what", [one_line(signal.detail) for signal in signals]))
 
 
 def emit_page(
     listed: Sequence[Any],
     as_json: bool,
     lines: Callable[[Any], Iterable[str]],
-    offset: int,
-    total: int,
-    thing: str,
+    empty: str,
     *more: str,
+    part: tuple[int, int, str],
 ) -> None:
-    """Print a part of a list; for people, also how much of the list that is and what to type next."""
-    emit(listed, as_json, lines)
+    """Print a `part` of a list, given its offset, the list's length and what it is of; then what to type next."""
+    emit(listed, as_json, lines, empty)
     if listed and not as_json:
-        click.echo("\n".join(page_lines(len(listed), offset, total, thing, *more)))
+        click.echo("\n".join(page_lines(len(listed), *part, *more)))
 
 
 def page_lines(

@@ -54,13 +54,20 @@ def print_json(value: Any, *, is_line: bool = False) -> None:
     click.echo(harmless_json(text).encode())
 
 
-def emit(record: Any, as_json: bool, lines: Callable[[Any], Iterable[str]] | Iterable[str]) -> None:
-    """Print what a command found: as JSON for programs, as `lines` for people."""
+Lines = Iterable[str | None]
+
+
+def emit(record: Any, as_json: bool, lines: Callable[[Any], Lines] | Lines, empty: str | None = None) -> None:
+    """Print what a command found: as JSON for programs, as `lines` for people; `empty` says that there is nothing.
+
+    A line that is None has nothing to say.
+    """
     if as_json:
         print_json(record if isinstance(record, dict) else recollect.to_json(record))
         return
-    for line in lines(record) if callable(lines) else lines:
-        click.echo(line)
+    for line in [empty] if empty and not record else lines(record) if callable(lines) else lines:
+        if line is not None:
+            click.echo(line)
 
 
 def first_lines(lines: Iterable[str], most: int, rest: str = "and {} more: --json lists all") -> Iterator[str]:

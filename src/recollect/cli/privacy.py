@@ -16,7 +16,7 @@ from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.forget import ForgetPlan, ForgottenSession, RescanReport
+    from recollect.forget import ForgetPlan, ForgottenSession
 
 _SHOWN = 20
 _TITLE_COLUMNS = 60
@@ -36,8 +36,6 @@ _TITLE_COLUMNS = 60
 @yes_option
 def forget(
     sessions: tuple[str, ...],
-    before: str | None,
-    excluded: bool,
     pending: bool,
     dismiss: bool,
     with_forks: bool,
@@ -60,7 +58,6 @@ def forget(
     """
     if with_forks and keep_forks:
         raise UsageError("Cannot use `--with-forks` and `--keep-forks` together", "choose one")
-    conditions |= {"before": before, "excluded": excluded}
     if dismiss > pending or (pending and (sessions or any(conditions.values()))):
         raise UsageError("`--pending` takes no other conditions, and `--dismiss` needs it")
     if dismiss:
@@ -203,9 +200,8 @@ def _session_line(session: "ForgottenSession") -> str:
 
 
 def _count(planned: "ForgetPlan") -> str:
-    sessions, lines = plural(len(planned.sessions), "session"), plural(len(planned.lines), "line")
-    parts = ([sessions] if planned.sessions else []) + ([lines] if planned.lines else [])
-    return " and ".join(parts + ([plural(planned.answers, "answer")] if planned.answers else []))
+    counts = {"session": len(planned.sessions), "line": len(planned.lines), "answer": planned.answers}
+    return " and ".join(plural(count, thing) for thing, count in counts.items() if count)
 
 
 @command()
@@ -227,7 +223,14 @@ def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> Non
         return
     with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.rescan(show, dry_run=dry_run)
-    emit(report, as_json, _rescan_lines(report, dry_run))
+    changed = f"{plural(report.events_changed, 'event')} in {plural(report.sessions_changed, 'session')}"
+    lines = (
+        f"Checked {plural(report.sessions, 'session')} stored under older rules",
+        f"{'Would change' if dry_run else 'Changed'} {changed}" if report.sessions_changed else None,
+        _rules(report.replaced) or "No secrets found",
+        f"Skipped {plural(report.unscannable, 'text')} that could not be scanned" if report.unscannable else None,
+    )
+    emit(report, as_json, lines)
 
 
 def _check(text: str, as_json: bool) -> None:
@@ -237,16 +240,6 @@ def _check(text: str, as_json: bool) -> None:
         looks = ": it looks like a placeholder, not a secret; try a made-up value without `example`"
         nothing = f"Nothing would be replaced{looks if checked['is_placeholder'] else ''}"
         click.echo(_rules(checked["replaced"]) or nothing, err=True)
-
-
-def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:
-    yield f"Checked {plural(report.sessions, 'session')} stored under older rules"
-    if report.sessions_changed:
-        verb = "Would change" if dry_run else "Changed"
-        yield f"{verb} {plural(report.events_changed, 'event')} in {plural(report.sessions_changed, 'session')}"
-    yield _rules(report.replaced) or "No secrets found"
-    if report.unscannable:
-        yield f"Skipped {plural(report.unscannable, 'text')} that could not be scanned"
 
 
 def _rules(replaced: dict[str, int]) -> str:

@@ -35,7 +35,7 @@ from recollect.sessions import has_subject
 
 if TYPE_CHECKING:
     from recollect.api import HandoverPlan, Memory
-    from recollect.groups import Answered, Bookmark, Cleared, Group, Mount, Resumed
+    from recollect.groups import Answered, Resumed
     from recollect.recall import Filters, Unfinished
     from recollect.schema import Session
 
@@ -311,7 +311,7 @@ def add_group(name: str, path: str, agent: str | None, home: str | None, write: 
     if write:
         confirm(f"Write {target}?", f"change {target}", yes)
         target.write_text(text, encoding="utf-8")
-    emit(added, as_json, lambda added: [f"Wrote {target}"] if write else [])
+    emit(added, as_json, [f"Wrote {target}"] if write else [])
 
 
 @command("list", below=group_)
@@ -319,14 +319,13 @@ def list_groups(as_json: bool) -> None:
     """List groups with their folders and active sessions."""
     with open_memory(create=False, read_only=True) as memory:
         groups = memory.groups.all()
-    emit(groups, as_json, _group_lines)
-
-
-def _group_lines(groups: "Sequence[Group]") -> Iterator[str]:
     columns = max(width(group.name) for group in groups)
-    for group in groups:
-        active = group.session_uid or "no active session"
-        yield f"{padded(group.name, columns)}  {group.agent}  {one_line(group.path)}  {grey(active)}"
+    lines = (
+        f"{padded(group.name, columns)}  {group.agent}  {one_line(group.path)}  "
+        + grey(group.session_uid or "no active session")
+        for group in groups
+    )
+    emit(groups, as_json, lines)
 
 
 @command("remove", below=group_)
@@ -338,7 +337,7 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
         memory.groups.get(name)
         confirm(f"Remove group {name} and its bookmarks?", f"remove group {name}", yes)
         removed = memory.groups.remove(name)
-    emit(removed, as_json, lambda removed: [f"Removed {removed.name}; its files stay: {removed.path}"])
+    emit(removed, as_json, [f"Removed {removed.name}; its files stay: {removed.path}"])
 
 
 @command("mounts", below=group_)
@@ -356,13 +355,8 @@ def mounts(name: str, form: str, as_json: bool, **settings: Any) -> None:
     """
     with open_memory(create=False) as memory:
         listed = memory.groups.mounts(name, recollect.HomeSettings(**settings))
-    emit(listed, as_json or form == "json", _docker_lines)
-
-
-def _docker_lines(mounts: "Sequence[Mount]") -> Iterator[str]:
-    for mount in mounts:
-        ending = ":ro" if mount.mode == "ro" else ""
-        yield f"-v {shlex.quote(f'{mount.host}:{mount.sandbox}{ending}')}"
+    named = (f"{mount.host}:{mount.sandbox}{':ro' if mount.mode == 'ro' else ''}" for mount in listed)
+    emit(listed, as_json or form == "json", (f"-v {shlex.quote(name)}" for name in named))
 
 
 @command(below=group_)
@@ -380,14 +374,9 @@ def clear(name: str, group: str | None, as_json: bool) -> None:
     """
     with open_memory(create=False) as memory:
         cleared = memory.groups.clear(name, group or memory.groups.current(Path.cwd()))
-    emit(cleared, as_json, _cleared_lines)
-
-
-def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
     again = "Was put" if cleared.was_done else "Put"
-    yield f"{again} aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
-    if cleared.archive:
-        yield f"Archived: {cleared.archive}"
+    done = f"{again} aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
+    emit(cleared, as_json, [done, f"Archived: {cleared.archive}" if cleared.archive else None])
 
 
 @command(below=group_)
@@ -396,15 +385,12 @@ def bookmarks(group: str | None, as_json: bool) -> None:
     """List conversations that were set aside, newest first."""
     with open_memory(create=False, read_only=True) as memory:
         listed = memory.groups.bookmarks(group)
-    emit(listed, as_json, _bookmark_lines)
-
-
-def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
-    for mark in bookmarks:
-        when = local_time(mark.archived_at)
-        yield f"{mark.id:>4}  {grey(when)}  {mark.group}  {one_line(mark.name)}  {grey(mark.session_uid)}"
-    if not bookmarks:
-        yield "No bookmarks: `recollect group clear NAME` makes one"
+    lines = (
+        f"{mark.id:>4}  {grey(local_time(mark.archived_at))}  {mark.group}  {one_line(mark.name)}  "
+        + grey(mark.session_uid)
+        for mark in listed
+    )
+    emit(listed, as_json, lines, "No bookmarks: `recollect group clear NAME` makes one")
 
 
 @command(below=group_)
@@ -449,7 +435,7 @@ def run(
         name = group or memory.groups.current(Path.cwd())
         say = (lambda text: None) if as_json else (lambda text: click.echo(printable(text)))
         report = memory.groups.run(prompt, name, how, say=say)
-    emit(report, as_json, lambda report: [])
+    emit(report, as_json, [])
     if not as_json:
         click.echo(grey(f"# {report.session_uid}"), err=True)
 

@@ -100,13 +100,13 @@ def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
         case ["active"]:
             with open_fresh() as memory:
                 running = memory.groups.active()
-            emit(running, as_json, _active_lines)
+            emit(running, as_json, _active_lines, "No session has been active in the last two minutes")
         case ["timeline"]:
             _print_timeline(named, options["filters"], options["limit"], options["offset"], as_json)
         case ["related"]:
             with open_fresh() as memory:
                 others = memory.related(memory.session(named or "last"), options["limit"] or _SHOWN_RELATED)
-            emit(others, as_json, related_lines)
+            emit(others, as_json, related_lines, "No related sessions")
         case _:
             _print_sessions(named or None, as_json, **options)
 
@@ -143,7 +143,8 @@ def _print_timeline(date: str, filters: Filters, limit: int | None, offset: int,
         return
     shown = limit or (len(entries) if as_json else _SHOWN_TIMELINE)
     listed = entries[::-1][offset : offset + shown][::-1]
-    emit_page(listed, as_json, timeline_lines, offset, len(entries), "session")
+    empty = "No sessions in this period"
+    emit_page(listed, as_json, timeline_lines, empty, part=(offset, len(entries), "session"))
 
 
 def _active_lines(running: "list[ActiveSession]") -> Iterator[str]:
@@ -152,8 +153,6 @@ def _active_lines(running: "list[ActiveSession]") -> Iterator[str]:
         session = active.session
         about = f"{names[session.session_uid]}  {repo_name(session.repo)}  {one_line(session.title or '–')}"
         yield fitted(f"{active.state}  {session.agent}  {about}", line_columns())
-    if not running:
-        yield "No session has been active in the last two minutes"
 
 
 def _list_lines(
@@ -181,24 +180,12 @@ def _list_lines(
     default=10,
     help="With --at: show N events on each side (10).",
 )
-@click.option("--full", is_flag=True, help="Show messages, commands and outputs in full.")
+@click.option("--full", "is_full", is_flag=True, help="Show messages, commands and outputs in full.")
 @click.option("--diff", "with_diffs", is_flag=True, help="Show what each edit changed.")
 @click.option("--raw", is_flag=True, help="Print the full content of every event, one JSON object per line.")
 @click.option("--exchanges", "by_request", is_flag=True, help="Show it by request, with one line of each output.")
 @no_pager_option
-def show(
-    session: str,
-    kind: str | None,
-    tail: int | None,
-    at: str | None,
-    context: int,
-    full: bool,
-    with_diffs: bool,
-    raw: bool,
-    by_request: bool,
-    no_pager: bool,
-    as_json: bool,
-) -> None:
+def show(session: str, at: str | None, kind: str | None, by_request: bool, as_json: bool, **how: Any) -> None:
     """Show a session event by event, with its sub-agents.
 
     SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last` (the default).
@@ -215,32 +202,34 @@ def show(
     if at is not None and kind is not None:
         raise UsageError("Cannot use `--at` and `--kind` together", "`--at` shows events of every kind")
     if by_request:
-        if kind or tail or at or full or with_diffs or raw:
+        if kind or at or any(how[name] for name in ("tail", "is_full", "with_diffs", "raw")):
             raise UsageError("`--exchanges` takes no other options", "only `--json`")
         _print_exchanges(session, as_json)
         return
     with open_fresh() as memory:
         chosen = memory.session(session)
         items: Iterable[TranscriptItem]
-        items = memory.transcript(chosen, kind, last=tail) if at is None else _window(memory, chosen, at, context)
-        items = deque(items, maxlen=tail) if tail and at is not None else items
-        digest = _digest_if_evicted(memory, chosen)
+        if at is None:
+            items = memory.transcript(chosen, kind, last=how["tail"])
+        else:
+            items = deque(_window(memory, chosen, at, how["context"]), maxlen=how["tail"])
+        digest = archive.digest_if_evicted(chosen, memory.digest)
         if as_json:
             shown = {"session": to_json(chosen), "events": [item.to_json() for item in items]}
             print_json(shown | ({"digest": to_json(digest)} if digest else {}))
-        elif raw:
+        elif how["raw"]:
             for item in items:
                 print_json(item.to_json(), is_line=True)
             _note_evicted(chosen)
         else:
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
-            diffs = archive.patches(memory.diff(chosen)) if with_diffs else None
+            diffs = archive.patches(memory.diff(chosen)) if how["with_diffs"] else None
             documents = [document.path for document in memory.archives.of(chosen)]
             total = None if chosen.parent_session_uid else memory.stats("session", session=chosen).total
             total = total if total and total.sub_agents_usd else None
-            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents, total=total)
-            mark = None if at is None else MARK
-            print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager, mark=mark)
+            shown = {"is_full": how["is_full"], "diffs": diffs, "documents": documents, "total": total}
+            lines = chain(transcript_lines(chosen, items, empty, **shown), _evicted_lines(chosen, digest))
+            print_lines(lines, no_pager=how["no_pager"], mark=None if at is None else MARK)
 
 
 def _window(memory: "Memory", session: "Session", at: str, context: int) -> "list[TranscriptItem]":
@@ -251,15 +240,6 @@ def _window(memory: "Memory", session: "Session", at: str, context: int) -> "lis
         if session.evicted_at is None:
             raise
         return []
-
-
-def _digest_if_evicted(memory: "Memory", session: "Session") -> "Digest | None":
-    if session.evicted_at is None:
-        return None
-    try:
-        return memory.digest(session)
-    except NotFound:
-        return None  # a tiny sub-agent: a line in its root's digest is all there is
 
 
 def _note_evicted(session: "Session") -> None:
@@ -328,23 +308,22 @@ def _print_exchanges(session: str, as_json: bool) -> None:
     with open_fresh() as memory:
         chosen = memory.session(session)
         of_session = memory.exchanges(chosen)
-        digest = _digest_if_evicted(memory, chosen)
+        digest = archive.digest_if_evicted(chosen, memory.digest)
     if as_json:
         _note_evicted(chosen)
     else:
         print_lines(_evicted_lines(chosen, digest), no_pager=True)
-    emit(of_session, as_json, _exchange_lines(of_session, is_evicted=chosen.evicted_at is not None))
+    empty = None if chosen.evicted_at else "No exchanges: the session has no messages"
+    emit(of_session, as_json, _exchange_lines, empty)
 
 
-def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterator[str]:
+def _exchange_lines(of_session: "list[Exchange]") -> Iterator[str]:
     for exchange in of_session:
         part = f" part {exchange.part} of {exchange.parts}" if exchange.parts > 1 else ""
         marks = " copy" * exchange.is_copy + " rewound" * exchange.is_abandoned
         of_raw = f" of {number(exchange.raw_tokens)}" if exchange.tokens < exchange.raw_tokens else ""
         yield grey(f"── {exchange.number}{part}{marks} · {number(exchange.tokens)}{of_raw} tokens")
         yield printable(exchange.body)
-    if not of_session and not is_evicted:
-        yield "No exchanges: the session has no messages"
 
 
 class _SignalName(click.Choice[str]):
@@ -379,4 +358,4 @@ def signals(
         listed = memory.signals(chosen, filters, signal=signal, limit=limit, offset=offset)
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
     lines = partial(signal_lines, with_session=chosen is None)
-    emit_page(listed, as_json, lines, offset, total, "signal")
+    emit_page(listed, as_json, lines, "No signals", part=(offset, total, "signal"))

@@ -1,6 +1,7 @@
 """Commands that set Recollect up: install, uninstall, mcp, hooks, live, config, exclude, track, completion."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,10 @@ def config(key: str | None, value: str | None, as_json: bool) -> None:
         is_there = "" if settings.config_path.exists() else " (not written yet)"
         click.echo(f"settings  {one_line(str(settings.config_path))}{is_there}")
         click.echo(f"store     {one_line(str(settings.folder))}")
-    click.echo("\n".join(_setting_lines(shown)))
+    columns = max(map(len, shown))
+    for name, setting in shown.items():
+        origin = "" if setting["is_default"] else "  (set)"
+        click.echo(f"{padded(name, columns)}  {one_line(_text(name, setting['value']))}{grey(origin)}")
 
 
 def _import(path: str | None, as_json: bool) -> None:
@@ -71,13 +75,6 @@ def _import(path: str | None, as_json: bool) -> None:
         raise UsageError("Give the file to import", "recollect config import tracking-config.json")
     translated = api.import_tracking_config(Path(path))
     emit(translated, as_json, (f"{one_line(item.key)}: {one_line(item.note)}" for item in translated))
-
-
-def _setting_lines(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    columns = max(map(len, settings))
-    for name, setting in settings.items():
-        origin = "" if setting["is_default"] else "  (set)"
-        yield f"{padded(name, columns)}  {one_line(_text(name, setting['value']))}{grey(origin)}"
 
 
 def _text(name: str, value: Any) -> str:
@@ -267,24 +264,18 @@ def mcp(
         serve_sandbox(ipc)
         return
     if http:
-        _require_http()
-        serve_http(repo, group, can_write=write_tools, is_core=is_core, port=port, announce=_print_address)
+        if find_spec("uvicorn") is None:
+            raise RecollectError("Serving over HTTP needs the extra `mcp-http`", "pip install 'recollect[mcp-http]'")
+
+        def announce(address: str, token: str) -> None:
+            click.echo(f"{address}\nAuthorization: Bearer {token}")
+            click.echo(grey("Ctrl-C stops the server"), err=True)
+
+        serve_http(repo, group, can_write=write_tools, is_core=is_core, port=port, announce=announce)
         return
     if port:
         raise UsageError("`--port` needs `--http`")
     serve(repo, group, can_write=write_tools, is_core=is_core)
-
-
-def _require_http() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("uvicorn") is None:
-        raise RecollectError("Serving over HTTP needs the extra `mcp-http`", "pip install 'recollect[mcp-http]'")
-
-
-def _print_address(address: str, token: str) -> None:
-    click.echo(f"{address}\nAuthorization: Bearer {token}")
-    click.echo(grey("Ctrl-C stops the server"), err=True)
 
 
 @click.group("hooks")
@@ -302,7 +293,8 @@ def log(limit: int | None, as_json: bool) -> None:
     \b
     recollect hooks log --limit 5
     """
-    emit(hooks.read_hook_log(limit), as_json, _log_lines)
+    empty = "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
+    emit(hooks.read_hook_log(limit), as_json, _log_lines, empty)
 
 
 def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
@@ -312,8 +304,6 @@ def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
         yield from (f"    {one_line(line)}" for line in item.text.splitlines())
     if fixes := [item.then for item in entries if item.error]:
         yield f"Fixes shown: {len(fixes)}; the error did not come back: {fixes.count(hooks.NOT_MET_AGAIN)}"
-    if not entries:
-        yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
 
 @command("sweep", hidden=True, below=hook_commands)
@@ -343,7 +333,8 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     names = made.agents(agents)
     _confirm_steps(made.plan(names), "Install?", "change your agents' settings", yes, as_json)
     message = f"Installed for {', '.join(names)}: new sessions use it; `recollect doctor` tests each part"
-    emit(made.install(names), as_json, lambda done: _done_lines(done, message))
+    done = made.install(names)
+    emit(done, as_json, [message, *map(one_line, done.advice)])
 
 
 @command()
@@ -361,18 +352,14 @@ def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
         raise NotFound("Not installed for any agent", "`recollect install` installs it")
     _confirm_steps(plan, "Remove?", "change your agents' settings", yes, as_json)
     names = dict.fromkeys(step.agent for step in plan.steps if step.agent)
-    emit(made.remove(agents), as_json, lambda done: _done_lines(done, f"Removed from {', '.join(names)}"))
+    done = made.remove(agents)
+    emit(done, as_json, [f"Removed from {', '.join(names)}", *map(one_line, done.advice)])
 
 
 def _confirm_steps(plan: "Installation", question: str, action: str, yes: bool, as_json: bool) -> None:
     for step in plan.steps if not as_json else ():
         click.echo(f"{step.action:<7} {one_line(step.target)}")
     confirm(question, action, yes)
-
-
-def _done_lines(done: "Installation", message: str) -> Iterator[str]:
-    yield message
-    yield from map(one_line, done.advice)
 
 
 _MOST_FILES = 20

@@ -37,7 +37,7 @@ from recollect.clock import now_ms, rfc3339
 from recollect.config import require_folders
 
 if TYPE_CHECKING:
-    from recollect.care import AgentTotals, DistilledTotals, RetentionStatus, Status
+    from recollect.care import AgentTotals, DistilledTotals, Status
     from recollect.retention import BudgetReport
     from recollect.schema import Problem, Session
     from recollect.sweep import SweepReport
@@ -119,7 +119,7 @@ def status(is_problems: bool, as_json: bool) -> None:
     if is_problems:
         with open_memory(read_only=True) as memory:
             unread = memory.problems()
-        emit(unread, as_json, _problem_lines)
+        emit(unread, as_json, _problem_lines, "No problems: every line of every file was read")
         return
     with open_memory(create=False) as memory:
         current = memory.status()
@@ -142,7 +142,15 @@ def _status_lines(status: "Status") -> Iterator[str]:
         yield f"{'kept':<8} {plural(status.sources.sources_gone, 'file')} that the agents have since deleted"
     if problems := status.sources.bad_lines + status.sources.sources_failed:
         yield f"{'problems':<8} {number(problems)}: `recollect status --problems` lists them"
-    yield from retention_status_lines(status.retention)
+    retention = status.retention
+    yield f"{'raw':<8} {size(retention.raw_bytes)} of at most {size(retention.raw_hard_cap)}"
+    if retention.distilled_bytes > retention.distilled_cap:
+        over = f"{size(retention.distilled_bytes)}, over retention.distilled_cap ({size(retention.distilled_cap)})"
+        yield f"{click.style('kept'.ljust(8), fg='yellow')} digests take {over}; they are never evicted"
+    if retention.sessions_evicted:
+        yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
+    for event, count in retention.losses.items():
+        yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
     for alarm in status.alarms:
         yield f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`"
 
@@ -176,8 +184,6 @@ def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
         yield f"{one_line(where)}  {one_line(problem.reason)}"
         if problem.excerpt:
             yield grey(f"    {fitted(one_line(problem.excerpt), 100)}")
-    if not unread:
-        yield "No problems: every line of every file was read"
 
 
 @command()
@@ -254,18 +260,6 @@ def print_budget_warnings(report: "BudgetReport") -> None:
         click.echo(f"{click.style('warning', fg='yellow')}: {one_line(warning)}", err=True)
 
 
-def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
-    """The lines of `recollect status` about the budget."""
-    yield f"{'raw':<8} {size(retention.raw_bytes)} of at most {size(retention.raw_hard_cap)}"
-    if retention.distilled_bytes > retention.distilled_cap:
-        over = f"{size(retention.distilled_bytes)}, over retention.distilled_cap ({size(retention.distilled_cap)})"
-        yield f"{click.style('kept'.ljust(8), fg='yellow')} digests take {over}; they are never evicted"
-    if retention.sessions_evicted:
-        yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
-    for event, count in retention.losses.items():
-        yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
-
-
 @command()
 @root_option
 @click.option(
@@ -292,7 +286,9 @@ def watch(roots: tuple[str, ...], every_minutes: float | None, once: bool, as_js
         if once:
             stop.set()
         if as_json:
-            print_json(_attempt_json(attempt), is_line=True)
+            error = attempt.error and {"code": attempt.error.code, "message": attempt.error.message}
+            report = recollect.to_json(attempt.report)
+            print_json({"files": attempt.files, "sweep": report, "error": error}, is_line=True)
         elif line := _attempt_line(attempt):
             click.echo(f"{local_time(rfc3339(now_ms()))}  {line}")
 
@@ -313,11 +309,6 @@ def _set_by_signals(stop: Event) -> Iterator[None]:
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)
-
-
-def _attempt_json(attempt: "Attempt") -> dict[str, object]:
-    error = attempt.error and {"code": attempt.error.code, "message": attempt.error.message}
-    return {"files": attempt.files, "sweep": recollect.to_json(attempt.report), "error": error}
 
 
 def _attempt_line(attempt: "Attempt") -> str | None:
