@@ -18,7 +18,7 @@ from recollect.recall import NO_FILTERS, Filters
 from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import TypedDict, Unpack
 
     from recollect.config import Settings
@@ -123,15 +123,14 @@ class Reading:
         """
         if name == _LAST and not is_strict:
             return self.last_session()
-        if ":" in name and len(whole := self._store.sessions.find(store.SessionFilter(uids=frozenset({name})))) == 1:
-            return _resumable(whole[0])  # an index has it; parts of names are looked for in all of them
+        if ":" in name and (whole := self._of_uids([name])):
+            return _resumable(whole[0])  # parts of names are looked for in all of them
         matches = self._store.sessions.named_like(name)
         if len(matches) > 1:
             matches = [match for match in matches if match.is_exact] or matches
             roots = {match.root_session_uid for match in matches}
             matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
-        uids = [store.SessionFilter(uids=frozenset({match.session_uid})) for match in matches]
-        found = [session for uid in uids for session in self._store.sessions.find(uid)]
+        found = self._of_uids(match.session_uid for match in matches)
         found = found or ([] if is_strict else self._archived(name) or self._titled(name))
         if not found:
             least = "give at least 6 characters of an id; " if len(name) < _LEAST_OF_AN_ID else ""
@@ -149,12 +148,12 @@ class Reading:
         """The session that a document was written of, by the document's path or file name."""
         if "." not in name:
             return []
-        keys = self._store.archives.named(name)
-        return [
-            session
-            for header in self._store.sessions.of(keys).values()
-            for session in self._store.sessions.find(store.SessionFilter(uids=frozenset({header.session_uid})))
-        ]
+        headers = self._store.sessions.of(self._store.archives.named(name)).values()
+        return self._of_uids(header.session_uid for header in headers)
+
+    def _of_uids(self, uids: Iterable[str]) -> list[Session]:
+        chosen = [store.SessionFilter(uids=frozenset({uid})) for uid in uids]  # one by one: an index has each
+        return [session for one in chosen for session in self._store.sessions.find(one)]
 
     def _titled(self, text: str) -> list[Session]:
         """Sessions with this in their title, the newest first; sub-agents only if there is nothing else."""
@@ -197,13 +196,13 @@ class Reading:
 
     def event_kinds(self, session: Session) -> list[str]:
         """The kind of each event of a session, copies included, in reading order."""
-        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), ("kind",))
+        rows = self._store.events.rows(_key(session), ("kind",))
         return [kind for (kind,) in rows]
 
     def token_curve(self, session: Session, most: int) -> list[tuple[str, int, int]]:
         """When a session used input and output tokens; of more than `most` events, several are added up."""
         columns = ("ts_ms", "input_tokens", "output_tokens")
-        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), columns)
+        rows = self._store.events.rows(_key(session), columns)
         timed = [(at_ms, sent or 0, written or 0) for at_ms, sent, written in rows if at_ms]
         step = max(1, -(-len(timed) // most))
         pieces = (tuple(zip(*timed[start : start + step], strict=True)) for start in range(0, len(timed), step))
@@ -211,7 +210,7 @@ class Reading:
 
     def event_place(self, session: Session, name: str) -> int | None:
         """The place in reading order of an event with this seq or end of its uid; of a result, that of its call."""
-        return self._store.events.place(SessionKey(session.agent, session.native_session_id), name)
+        return self._store.events.place(_key(session), name)
 
     def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """The full content of each event, in the order given."""
@@ -249,14 +248,14 @@ class Reading:
         offset: int = 0,
     ) -> list[Signal]:
         """What is worth noticing in one session or in all that match, newest first."""
-        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        key = _key(session) if session else None
         return self._store.digests.signals(recall.sessions_of(self._store, filters), key, signal, limit, offset)
 
     def count_signals(
         self, session: Session | None = None, filters: Filters = NO_FILTERS, *, signal: str | None = None
     ) -> int:
         """How many signals `signals` lists without a limit."""
-        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        key = _key(session) if session else None
         return self._store.digests.signal_count(recall.sessions_of(self._store, filters), key, signal)
 
     def search(self, query: str, filters: Filters = NO_FILTERS, **options: Unpack[SearchOptions]) -> list[SessionHit]:
@@ -382,12 +381,11 @@ def _resolved(path: str) -> str:
 
 
 def _choice(session: Session) -> dict[str, str | None]:
-    return {
-        "session_uid": session.session_uid,
-        "ended_at": session.ended_at,
-        "repo": session.repo,
-        "title": session.title,
-    }
+    return {name: getattr(session, name) for name in ("session_uid", "ended_at", "repo", "title")}
+
+
+def _key(session: Session) -> SessionKey:
+    return SessionKey(session.agent, session.native_session_id)
 
 
 def _resumable(session: Session) -> Session:

@@ -7,11 +7,9 @@ if TYPE_CHECKING:
     from recollect.archive import html
     from recollect.archive.documents import (
         FORMATS,
-        Detail,
         digest_if_evicted,
         digest_name,
         document_name,
-        patches,
         render,
         write_named,
         write_new,
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
         SubAgent,
         diffs_by_event,
         files_changed,
+        patches,
         read_exchanges,
         require_web_parts,
     )

@@ -22,7 +22,7 @@ from recollect.sessions import TranscriptItem
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from recollect.recall import SessionDiff
+    from recollect.recall import EditDiff, SessionDiff
 
 TEMPLATES = Path(__file__).parent / "templates"
 _PARTS = ("jinja2", "markdown_it", "nh3", "pygments", "starlette", "uvicorn")
@@ -88,17 +88,22 @@ def templates(*folders: Path) -> "Environment":
     return environment
 
 
-def diffs_by_event(diff: "SessionDiff | None") -> dict[str, list[Any]]:
+def diffs_by_event(diff: "SessionDiff | None") -> "dict[str, list[EditDiff]]":
     """What each edit changed, by its event."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[EditDiff]] = {}
     for edit in diff.edits if diff else ():
         found.setdefault(edit.event_uid, []).append(edit)
     return found
 
 
-def files_changed(diff: "SessionDiff | None") -> dict[str, list[Any]]:
+def patches(diff: "SessionDiff") -> dict[str, str]:
+    """Return what edits did, by the uid of their event."""
+    return {uid: "".join(edit.diff for edit in edits) for uid, edits in diffs_by_event(diff).items()}
+
+
+def files_changed(diff: "SessionDiff | None") -> "dict[str, list[EditDiff]]":
     """The edits of each file that were not rewound, in the order the files were first changed."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[EditDiff]] = {}
     for edit in diff.edits if diff else ():
         if not edit.is_abandoned:
             found.setdefault(edit.path, []).append(edit)
