@@ -236,17 +236,14 @@ def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: 
         following, empty = f"next: recollect blame {_quoted(path)}", "No session touched or discussed this path"
         emit_page(listed, as_json, visit_lines, empty, following, part=(offset, len(rows), "session"))
     else:
-        following, empty = "".join(map(_next_diff, edits[offset : offset + 1])), _NO_EDITS
+        first, empty = edits[offset : offset + 1], _NO_EDITS
+        name = "".join(short_ids(edit.session_uid for edit in first).values())
+        following = "".join(f"next: recollect diff {name} {_quoted(edit.path.rpartition('/')[2])}" for edit in first)
         emit_page(listed, as_json, _edit_lines, empty, following, part=(offset, len(rows), "edit"))
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         hint = "`recollect blame --all` lists them"
         click.echo(f"note: {sessions} edited it but are kept as digests only: {hint}", err=True)
-
-
-def _next_diff(edit: "FileEdit") -> str:
-    name = short_ids([edit.session_uid])[edit.session_uid]
-    return f"next: recollect diff {name} {_quoted(edit.path.rpartition('/')[2])}"
 
 
 def _quoted(path: str) -> str:
@@ -321,20 +318,24 @@ def _detail_lines(hit: "SessionHit", names: Mapping[str, str], explain: bool) ->
     if explain:
         yield grey(f"  score {hit.score}: {one_line(hit.why)}")
     matches = {match.event_uid: match for match in hit.matches}
-    events: dict[str, Glimpse | Match] = {}
-    order: dict[str, tuple[bool, str, int]] = {}
+    events: dict[str, tuple[bool, str, int, Glimpse | Match]] = {}  # each with its place
     for match in hit.matches:
         around: list[Glimpse | Match] = [*match.before, match, *match.after]
         for item in around:
-            events[item.event_uid] = item
-            order[item.event_uid] = (match.session_uid != hit.session_uid, match.session_uid, item.seq)
+            place = (match.session_uid != hit.session_uid, match.session_uid, item.seq)
+            events[item.event_uid] = (*place, item)
     start, end = hit.first_request, hit.ending
     if start and start.event_uid not in events and not begins_with(one_line(start.snippet), _title(hit)):
         yield _line("start", "bright_black", start.snippet)
-    for uid in sorted(events, key=order.__getitem__):
-        found = matches.get(uid)
-        yield _match_line(found, hit, names) if found else _glimpse_line(events[uid])
-        if found and explain:
+    for *_, item in sorted(events.values(), key=lambda event: event[:3]):
+        found = matches.get(item.event_uid)
+        if found is None:
+            label, _ = SPEAKERS.get(item.kind, (item.kind, ""))
+            text = fitted(one_line(item.snippet), max(_LEAST_COLUMNS, line_columns() - _MARGIN))
+            yield grey(f"  {'':6}  {label:<8}  {text}")
+            continue
+        yield _match_line(found, hit, names)
+        if explain:
             exact = "" if found.is_exact else ", words only"
             yield grey(f"{'':{_MARGIN}}score {found.score}, {one_line(found.why)}{exact}, event {found.event_uid}")
     if end and end != start and end.event_uid not in events:
@@ -360,12 +361,6 @@ def _line(label: str, colour: str, text: str, seq: str = "", words: "Sequence[st
     room = max(_LEAST_COLUMNS, line_columns() - _MARGIN - len(within))
     body = highlighted(matched_part(text, words, room), words)
     return f"  {grey(f'{seq:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {within}{body}"
-
-
-def _glimpse_line(item: "Glimpse | Match") -> str:
-    label, _ = SPEAKERS.get(item.kind, (item.kind, ""))
-    text = fitted(one_line(item.snippet), max(_LEAST_COLUMNS, line_columns() - _MARGIN))
-    return grey(f"  {'':6}  {label:<8}  {text}")
 
 
 def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:

@@ -165,14 +165,13 @@ def related_lines(sessions: "Sequence[Related]") -> Iterator[str]:
 
 
 def visit_lines(visits: "Sequence[FileVisit]") -> Iterator[str]:
-    return _remarked(_when(visit.last_at for visit in visits), visits, list(map(_visit_counts, visits)))
-
-
-def _visit_counts(visit: "FileVisit") -> str:
-    counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
-    lines = f" +{visit.added} -{visit.removed}" if visit.added or visit.removed else ""
-    evicted = " [digest only]" if visit.evicted else ""
-    return ", ".join(plural(count, word) + lines * (word == "edit") for word, count in counts if count) + evicted
+    remarks = []
+    for visit in visits:
+        counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
+        lines = f" +{visit.added} -{visit.removed}" if visit.added or visit.removed else ""
+        text = ", ".join(plural(count, word) + lines * (word == "edit") for word, count in counts if count)
+        remarks.append(text + " [digest only]" * visit.evicted)
+    return _remarked(_when(visit.last_at for visit in visits), visits, remarks)
 
 
 def _remarked(when: Column, sessions: "Sequence[Related | FileVisit]", remarks: Sequence[str]) -> Iterator[str]:

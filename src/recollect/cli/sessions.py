@@ -50,7 +50,6 @@ from recollect.schema import to_json
 if TYPE_CHECKING:
     from recollect.api import Memory
     from recollect.distill import Exchange
-    from recollect.groups import ActiveSession
     from recollect.schema import Digest, Session
     from recollect.sessions import TranscriptItem
 
@@ -100,7 +99,15 @@ def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
         case ["active"]:
             with open_fresh() as memory:
                 running = memory.groups.active()
-            emit(running, as_json, _active_lines, "No session has been active in the last two minutes")
+            names = short_ids(active.session.session_uid for active in running)
+            lines = (
+                f"{active.state}  {session.agent}  {names[session.session_uid]}  {repo_name(session.repo)}  "
+                + one_line(session.title or "–")
+                for active in running
+                for session in (active.session,)
+            )
+            empty = "No session has been active in the last two minutes"
+            emit(running, as_json, (fitted(line, line_columns()) for line in lines), empty)
         case ["timeline"]:
             _print_timeline(named, options["filters"], options["limit"], options["offset"], as_json)
         case ["related"]:
@@ -145,14 +152,6 @@ def _print_timeline(date: str, filters: Filters, limit: int | None, offset: int,
     listed = entries[::-1][offset : offset + shown][::-1]
     empty = "No sessions in this period"
     emit_page(listed, as_json, timeline_lines, empty, part=(offset, len(entries), "session"))
-
-
-def _active_lines(running: "list[ActiveSession]") -> Iterator[str]:
-    names = short_ids(active.session.session_uid for active in running)
-    for active in running:
-        session = active.session
-        about = f"{names[session.session_uid]}  {repo_name(session.repo)}  {one_line(session.title or '–')}"
-        yield fitted(f"{active.state}  {session.agent}  {about}", line_columns())
 
 
 def _list_lines(

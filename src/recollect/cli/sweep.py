@@ -2,9 +2,9 @@
 
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -37,7 +37,7 @@ from recollect.clock import now_ms, rfc3339
 from recollect.config import require_folders
 
 if TYPE_CHECKING:
-    from recollect.care import AgentTotals, DistilledTotals, Status
+    from recollect.care import Status
     from recollect.retention import BudgetReport
     from recollect.schema import Problem, Session
     from recollect.sweep import SweepReport
@@ -91,8 +91,7 @@ def _says_what_is_kept() -> Iterator[None]:
 def _sweep_lines(report: "SweepReport") -> Iterator[str]:
     if report.bytes_read:
         read = f"{plural(report.sources_changed, 'file')} ({size(report.bytes_read)})"
-        new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
-        yield f"Read {read} in {report.seconds:.1f} s: {new}"
+        yield f"Read {read} in {report.seconds:.1f} s: {_news(report)}"
     elif report.sources:
         yield f"Nothing new in {plural(report.sources, 'file')} ({report.seconds:.1f} s)"
     elif report.sessions:
@@ -127,7 +126,11 @@ def status(is_problems: bool, as_json: bool) -> None:
 
 
 def _status_lines(status: "Status") -> Iterator[str]:
-    yield from _wrapped(map(_agent_line, status.agents))
+    for agent in status.agents:
+        counts = session_counts(agent.sessions, agent.sub_agents, agent.warm_ups)
+        usd = money(agent.usd, agent.usd_is_estimate, agent.usd_is_incomplete)
+        since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
+        yield from _wrapped(f"{agent.agent:<8} {counts}, {plural(agent.events, 'event')}, {usd}{since}")
     if not status.agents:
         yield f"No sessions yet: {_WHERE if status.swept_at else '`recollect sweep` reads them'}"
     stored, read = size(status.size_bytes["total"]), size(status.sources.source_bytes)
@@ -136,8 +139,13 @@ def _status_lines(status: "Status") -> Iterator[str]:
     if status.watch:
         how = f"every {status.watch.every_minutes:g} minutes" if status.watch.every_minutes else "as agents write"
         yield f"{'watched':<8} {how}, since {local_time(status.watch.since_at)} by process {status.watch.pid}"
-    if status.distilled.log_tokens and status.distilled.raw_tokens:
-        yield from _wrapped(_distilled_lines(status.distilled))
+    distilled = status.distilled
+    if distilled.log_tokens and distilled.raw_tokens:
+        yield from _wrapped(f"{'digests':<8} {plural(distilled.sessions, 'digest')}, {size(distilled.bytes)}")
+        kept = distilled.kept_tokens
+        logs = f"{1 - kept / distilled.log_tokens:.0%} less than the logs ({number(distilled.log_tokens)})"
+        text = f"{1 - kept / distilled.raw_tokens:.0%} less than their messages, calls and results"
+        yield from _wrapped(f"{'filtered':<8} about {number(kept)} tokens in exchanges: {logs}, {text}")
     if status.sources.sources_gone:
         yield f"{'kept':<8} {plural(status.sources.sources_gone, 'file')} that the agents have since deleted"
     if problems := status.sources.bad_lines + status.sources.sources_failed:
@@ -155,27 +163,7 @@ def _status_lines(status: "Status") -> Iterator[str]:
         yield f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`"
 
 
-def _wrapped(lines: Iterable[str]) -> Iterator[str]:
-    return chain.from_iterable(wrapped(line, after=" " * 9, rows=9) for line in lines)
-
-
-def _agent_line(agent: "AgentTotals") -> str:
-    since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
-    return (
-        f"{agent.agent:<8} {session_counts(agent.sessions, agent.sub_agents, agent.warm_ups)},"
-        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate, agent.usd_is_incomplete)}{since}"
-    )
-
-
-def _distilled_lines(distilled: "DistilledTotals") -> Iterator[str]:
-    yield f"{'digests':<8} {plural(distilled.sessions, 'digest')}, {size(distilled.bytes)}"
-    of_logs, of_text = (
-        1 - distilled.kept_tokens / distilled.log_tokens,
-        1 - distilled.kept_tokens / distilled.raw_tokens,
-    )
-    logs = f"{of_logs:.0%} less than the logs ({number(distilled.log_tokens)})"
-    text = f"{of_text:.0%} less than their messages, calls and results"
-    yield f"{'filtered':<8} about {number(distilled.kept_tokens)} tokens in exchanges: {logs}, {text}"
+_wrapped = partial(wrapped, after=" " * 9, rows=9)
 
 
 def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
@@ -318,6 +306,9 @@ def _attempt_line(attempt: "Attempt") -> str | None:
     report = attempt.report
     if report is None or not (report.bytes_read or report.sources_gone or report.failures):
         return None
-    new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
     skipped = f", skipped {plural(len(report.failures), 'file')}" if report.failures else ""
-    return f"Read {plural(report.sources_changed, 'file')}: {new}{skipped}"
+    return f"Read {plural(report.sources_changed, 'file')}: {_news(report)}{skipped}"
+
+
+def _news(report: "SweepReport") -> str:
+    return f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
