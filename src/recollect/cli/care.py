@@ -1,4 +1,4 @@
-"""Commands that look after the store: doctor, backup, restore, export, import, retention, schedule."""
+"""Commands that look after the store or write copies: doctor, backup, export, archive, import, retention, schedule."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,8 @@ import click
 
 from recollect import api, care, live
 from recollect.api import make_room, open_memory
-from recollect.cli.options import SESSION
+from recollect.archive import FORMATS
+from recollect.cli.options import SESSION, open_fresh
 from recollect.cli.output import (
     command,
     confirm,
@@ -22,17 +23,19 @@ from recollect.cli.output import (
     yes_option,
 )
 from recollect.cli.sweep import budget_lines, print_budget_warnings
-from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size, wrapped
+from recollect.cli.terminal import local_time, no_sessions, one_line, plural, shown_progress, size, wrapped
 from recollect.clock import rfc3339
-from recollect.errors import UsageError
+from recollect.errors import NotFound, UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.api import DigestPages
+    from recollect.api import Archive, DigestPages, Memory
     from recollect.care import BackupReport, ExportReport, Finding, RepairReport, RestoreReport, Schedule
     from recollect.live import ImportReport as JsonlReport
     from recollect.retention import Outlook
+    from recollect.schema import Session
 
+_NAMED = "the file is named after the day and the title"
 _UNNOTED = "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 _MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
@@ -355,3 +358,61 @@ def _schedule_lines(planned: "Schedule") -> Iterator[str]:
         yield planned.cron_line
     for words in planned.on:
         yield f"$ {' '.join(words)}"
+
+
+@command()
+@click.argument("sessions", nargs=-1, type=SESSION)
+@click.option(
+    "--format", "format_", type=click.Choice(list(FORMATS)), default="md", help="Write md (default), html or json."
+)
+@click.option("--tools", is_flag=True, help="In Markdown: add a line for each tool call and its result.")
+@click.option("--diffs", is_flag=True, help="In Markdown: add what each edit changed.")
+@click.option("--all", "is_all", is_flag=True, help="Archive every session except sub-agents and those without work.")
+@click.option(
+    "--to",
+    "-o",
+    "folder",
+    metavar="DIR",
+    type=click.Path(),
+    default="conversations",
+    help="Write into DIR (conversations).",
+)
+def archive(
+    sessions: tuple[str, ...], format_: str, tools: bool, diffs: bool, is_all: bool, folder: str, as_json: bool
+) -> None:
+    """Write sessions as documents to read, keep or share.
+
+    A file is named after the day and the title: conversations/2026-11-15-fix-the-failing-test.md. It never replaces
+    an existing file. Commands then accept its name for the session:
+    `recollect show 2026-11-15-fix-the-failing-test.md`.
+
+    \b
+    recollect archive last
+    recollect archive 3f2a91c4 --tools --diffs --to ~/notes
+    recollect archive 3f2a91c4 --format html
+    recollect archive --all --format json --to ~/backup
+    """
+    if is_all == bool(sessions):
+        raise UsageError("Give either sessions or `--all`", "`recollect sessions` lists ids and titles")
+    if Path(folder).suffix.lstrip(".") in FORMATS and not Path(folder).is_dir():
+        raise UsageError(f"`--to` takes a folder, not a file: {folder}", _NAMED)
+    with open_fresh(read_only=False) as memory, shown_progress() as show:
+        named = [_archived(memory, name) for name in sessions]
+        chosen = named or memory.sessions(roots_only=True, is_idle=False)
+        written = memory.archives.write_all(chosen, folder, format_, tools=tools, diffs=diffs, progress=show)
+    emit(written, as_json, _archive_lines, no_sessions())
+
+
+def _archived(memory: "Memory", name: str) -> "Session":
+    try:
+        return memory.session(name)
+    except NotFound:
+        if Path(name).suffix.lstrip(".") not in FORMATS:
+            raise
+        raise UsageError(f"No session is called {name}; `--to DIR` names the folder to write into", _NAMED) from None
+
+
+def _archive_lines(written: "list[Archive]") -> Iterator[str]:
+    yield from (f"Archived: {one_line(document.path)}" for document in written[:_MOST_ROWS])
+    if len(written) > _MOST_ROWS:
+        yield f"and {plural(len(written) - _MOST_ROWS, 'more session')}"

@@ -20,8 +20,7 @@ _SECTIONS = {
     | {"knowledge": "knowledge"},
     "Continue": dict.fromkeys(("resume", "open", "handoff", "group"), "resume"),
     "Review": dict.fromkeys(("sessions", "show", "digest", "signals"), "sessions")
-    | {"diff": "transcript", "stats": "stats"}
-    | dict.fromkeys(("mark", "archive", "web"), "browse"),
+    | {"diff": "transcript", "stats": "stats", "mark": "sessions", "archive": "care", "web": "setup"},
     "Set up": dict.fromkeys(("install", "uninstall", "hooks", "mcp"), "setup")
     | {"statusline": "stats"}
     | dict.fromkeys(("sweep", "watch", "demo"), "sweep")

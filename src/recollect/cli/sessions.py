@@ -1,15 +1,16 @@
-"""Commands that show sessions: sessions, show, digest, signals."""
+"""Commands that show and mark sessions: sessions, show, digest, signals, mark."""
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import archive, distill
+from recollect import api, archive, distill
+from recollect.api import open_memory
 from recollect.cli.listing import (
     emit_page,
     footer_lines,
@@ -48,7 +49,7 @@ from recollect.recall import Filters
 from recollect.schema import to_json
 
 if TYPE_CHECKING:
-    from recollect.api import Memory
+    from recollect.api import Memory, SessionAnnotations
     from recollect.distill import Exchange
     from recollect.schema import Digest, Session
     from recollect.sessions import TranscriptItem
@@ -358,3 +359,84 @@ def signals(
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
     lines = partial(signal_lines, with_session=chosen is None)
     emit_page(listed, as_json, lines, "No signals", part=(offset, total, "signal"))
+
+
+@click.group()
+def mark() -> None:
+    """Star, tag, rename a session, or add a note to it.
+
+    \b
+    recollect mark star 3f2a91c4
+    recollect mark tag 3f2a91c4 release
+    recollect mark note 3f2a91c4 "the migration that worked"
+    recollect mark rename 3f2a91c4 "Pool timeouts"
+    """
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.option("--remove", is_flag=True, help="Remove the star.")
+def star(session: str, remove: bool, as_json: bool) -> None:
+    """Star a session. `is:starred` finds it.
+
+    \b
+    recollect mark star 3f2a91c4
+    recollect search is:starred
+    """
+    _mark(session, api.Annotations.star, not remove, as_json)
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.argument("tag")
+@click.option("--remove", is_flag=True, help="Remove the tag.")
+def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
+    """Tag a session. `tag:NAME` finds it.
+
+    \b
+    recollect mark tag 3f2a91c4 release
+    recollect search tag:release
+    """
+    _mark(session, api.Annotations.untag if remove else api.Annotations.tag, tag, as_json)
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.argument("text", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Remove the note with this text.")
+def note(session: str, text: tuple[str, ...], remove: bool, as_json: bool) -> None:
+    """Add a note to a session.
+
+    \b
+    recollect mark note 3f2a91c4 "the migration that worked"
+    """
+    _mark(session, api.Annotations.drop_note if remove else api.Annotations.note, " ".join(text), as_json)
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.argument("name", nargs=-1, required=True)
+def rename(session: str, name: tuple[str, ...], as_json: bool) -> None:
+    """Rename a session in Recollect; its agent keeps the old title.
+
+    \b
+    recollect mark rename 3f2a91c4 "Pool timeouts"
+    recollect search "pool timeouts"
+    """
+    _mark(session, api.Annotations.rename, " ".join(name), as_json)
+
+
+def _mark(
+    name: str, change: "Callable[[api.Annotations, Session, Any], SessionAnnotations]", to: Any, as_json: bool
+) -> None:
+    with open_memory(create=False) as memory:
+        session = memory.session(name)
+        changed = change(memory.annotations, session, to)
+    emit(changed, as_json, lambda changed: _marked_lines(changed, session))
+
+
+def _marked_lines(changed: "SessionAnnotations", session: "Session") -> Iterator[str]:
+    star, name = "★ " if changed.is_starred else "", changed.name or session.title or session.session_uid
+    yield f"{star}{one_line(name)}" + "".join(f"  #{one_line(tag)}" for tag in changed.tags)
+    for written in changed.notes:
+        yield f"  {local_time(written.made_at)}  {one_line(written.text)}"

@@ -1,4 +1,4 @@
-"""Commands that set Recollect up: install, uninstall, mcp, hooks, live, config, exclude, track, completion."""
+"""Commands that set Recollect up or serve it: install, mcp, hooks, live, web, config, exclude, track, completion."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import api, hooks
+from recollect import api, archive, hooks
 from recollect.api import change_setting, installer, open_memory, settings_in_force
 from recollect.cli.options import REPO
 from recollect.cli.output import (
@@ -21,7 +21,7 @@ from recollect.cli.output import (
     yes_option,
 )
 from recollect.cli.terminal import READING_IS_OFF, fitted_time, grey, one_line, padded, plural
-from recollect.config import load_settings
+from recollect.config import load_settings, refuse_in_group
 from recollect.errors import NotFound, RecollectError, UsageError
 from recollect.live import Live
 
@@ -402,3 +402,33 @@ def _status_lines(report: "LiveStatus") -> Iterator[str]:
     yield from first_lines(map(one_line, map(only.format, behind)), _MOST_FILES, "and {} more")
     if any(file.only_in_file for file in behind):
         yield "`recollect import jsonl FOLDER` stores what is only in files"
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Use this port (7391, or any if it is taken)."
+)
+@click.option("--no-open", is_flag=True, help="Print the address instead of opening a browser.")
+@click.option("--read-only", is_flag=True, help="Read only: no stars, tags, notes, names or forgetting.")
+@reports_errors
+def web(port: int | None, no_open: bool, read_only: bool) -> None:
+    """Read your sessions in a browser, on this machine only.
+
+    Only you can open the page: its address contains a code that works once. If the browser does not open it within 5
+    seconds, the address is printed. Ctrl-C stops it.
+
+    \b
+    recollect web
+    recollect web --no-open --port 8080
+    """
+    refuse_in_group()
+    archive.require_web_parts()  # else the rest cannot be imported
+    from recollect.loopback import bind
+    from recollect.web.app import USUAL_PORT, serve  # needs the extra
+
+    def tell(address: str) -> None:
+        click.echo(f"Open this in your browser; it works once:\n{address}")
+
+    with bind(port, USUAL_PORT) as opened:
+        click.echo(grey("Ctrl-C stops the page"), err=True)
+        serve(opened, tell, opens=not no_open, read_only=read_only)
