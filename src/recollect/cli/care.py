@@ -9,7 +9,6 @@ import click
 
 from recollect import api, care, live
 from recollect.api import make_room, open_memory
-from recollect.archive import FORMATS
 from recollect.cli.options import SESSION, open_fresh
 from recollect.cli.output import (
     command,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from recollect.retention import Outlook
     from recollect.schema import Session
 
+_FORMATS = ("md", "html", "json")
 _NAMED = "the file is named after the day and the title"
 _UNNOTED = "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 _MOST_ROWS = 20  # of a finding, and of skipped lines
@@ -363,7 +363,7 @@ def _schedule_lines(planned: "Schedule") -> Iterator[str]:
 @command()
 @click.argument("sessions", nargs=-1, type=SESSION)
 @click.option(
-    "--format", "format_", type=click.Choice(list(FORMATS)), default="md", help="Write md (default), html or json."
+    "--format", "format_", type=click.Choice(_FORMATS), default="md", help="Write md (default), html or json."
 )
 @click.option("--tools", is_flag=True, help="In Markdown: add a line for each tool call and its result.")
 @click.option("--diffs", is_flag=True, help="In Markdown: add what each edit changed.")
@@ -394,7 +394,7 @@ def archive(
     """
     if is_all == bool(sessions):
         raise UsageError("Give either sessions or `--all`", "`recollect sessions` lists ids and titles")
-    if Path(folder).suffix.lstrip(".") in FORMATS and not Path(folder).is_dir():
+    if Path(folder).suffix.lstrip(".") in _FORMATS and not Path(folder).is_dir():
         raise UsageError(f"`--to` takes a folder, not a file: {folder}", _NAMED)
     with open_fresh(read_only=False) as memory, shown_progress() as show:
         named = [_archived(memory, name) for name in sessions]
@@ -407,7 +407,7 @@ def _archived(memory: "Memory", name: str) -> "Session":
     try:
         return memory.session(name)
     except NotFound:
-        if Path(name).suffix.lstrip(".") not in FORMATS:
+        if Path(name).suffix.lstrip(".") not in _FORMATS:
             raise
         raise UsageError(f"No session is called {name}; `--to DIR` names the folder to write into", _NAMED) from None
 
