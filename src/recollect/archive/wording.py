@@ -4,7 +4,7 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from itertools import dropwhile
@@ -59,41 +59,33 @@ def markdown(text: str) -> Markup:
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "highlight": _fenced}).enable(["table", "strikethrough"])
+    def fenced(text: str, language: str, _attributes: str) -> str:
+        return str(_coloured(text, _lexer(language))) if language else html.escape(text)
+
+    parser = MarkdownIt("commonmark", {"html": False, "highlight": fenced}).enable(["table", "strikethrough"])
     return parser.disable("image")
 
 
-def _fenced(text: str, language: str, _attributes: str) -> str:
-    return str(_coloured(text, _lexer_named(language))) if language else html.escape(text)
-
-
-@lru_cache(maxsize=200)
-def _lexer_named(language: str) -> Lexer | None:
+@lru_cache(maxsize=400)
+def _lexer(language: str, find: Callable[[str], Lexer] = get_lexer_by_name) -> Lexer | None:
+    """The lexer of a language, or of what `find` takes."""
     try:
-        return get_lexer_by_name(language)
-    except ClassNotFound:
-        return None
-
-
-@lru_cache(maxsize=200)
-def _lexer_for(suffix: str) -> Lexer | None:
-    try:
-        return get_lexer_for_filename(f"file.{suffix}")
+        return find(language)
     except ClassNotFound:
         return None
 
 
 def code(text: str, path: str) -> Markup:
     """A piece of a file, highlighted by the file's name."""
-    return _coloured(clean(text), _lexer_for(path.rpartition(".")[2].lower()))
+    return _coloured(clean(text), _lexer(f"file.{path.rpartition('.')[2].lower()}", get_lexer_for_filename))
 
 
 def shell(command: str) -> Markup:
-    return _coloured(clean(command), _lexer_named("bash"))
+    return _coloured(clean(command), _lexer("bash"))
 
 
 def json_text(text: str) -> Markup:
-    return _coloured(clean(text), _lexer_named("json"))
+    return _coloured(clean(text), _lexer("json"))
 
 
 def _coloured(text: str, lexer: Lexer | None) -> Markup:

@@ -156,12 +156,8 @@ def main(context: click.Context) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks `✓` must not end a command
-    if context.invoked_subcommand is None:
-        _without_command(context)
-
-
-def _without_command(context: click.Context) -> None:
-    """Run the picker on a terminal, print the help elsewhere."""
+    if context.invoked_subcommand is not None:
+        return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(context.get_help())
         return

@@ -179,12 +179,12 @@ def _audit_lines(audit: "Audit") -> Iterator[str]:
     for name in _COUNTED:
         count = getattr(audit, name)
         yield f"  {name:<14} {count:>6}  {count / max(1, audit.facts):.1%}"
-    if audit.looked_up:
-        share = f"{audit.common / audit.looked_up:.1%} of {number(audit.looked_up)} fixes whose line was searched for"
-        yield f"  {'common':<14} {audit.common:>6}  {share}"
-    if audit.checked:
-        share = f"{audit.stale / audit.checked:.1%} of {number(audit.checked)} fixes that git could check"
-        yield f"  {'stale':<14} {audit.stale:>6}  {share}"
+    searched, checked = "fixes whose line was searched for", "fixes that git could check"
+    shares = (("common", audit.looked_up, searched), ("stale", audit.checked, checked))
+    for name, total, of in shares:
+        if total:
+            count = getattr(audit, name)
+            yield f"  {name:<14} {count:>6}  {count / total:.1%} of {number(total)} {of}"
     if audit.worst:
         yield "The worst:"
         yield from fact_lines(audit.worst)

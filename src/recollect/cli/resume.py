@@ -152,7 +152,15 @@ def resume(
         _fork(session, at, yes, as_json)
         return
     if session and (resumed := _from_bookmark(session, group, save_as)):
-        emit(resumed, as_json, _resumed_lines)
+        again = "Was made active before" if resumed.was_done else "Active again"
+        continued = f"recollect group run --group {resumed.group} PROMPT continues it, or its own program:"
+        lines = (
+            f"{again} in group {resumed.group}: {one_line(resumed.name)}",
+            f"Bookmarked the previous session: {one_line(resumed.saved_as)}" if resumed.saved_as else None,
+            grey(continued),
+            in_folder(resumed.cwd, resumed.resume_command) if resumed.resume_command else None,
+        )
+        emit(resumed, as_json, lines)
         if run and resumed.resume_command:
             run_in(shlex.split(resumed.resume_command), resumed.cwd or "")
         return
@@ -195,16 +203,6 @@ def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resume
             return None
     with open_memory(create=False) as memory:
         return memory.groups.resume(name, group, save_as=save_as)
-
-
-def _resumed_lines(resumed: "Resumed") -> Iterator[str]:
-    again = "Was made active before" if resumed.was_done else "Active again"
-    yield f"{again} in group {resumed.group}: {one_line(resumed.name)}"
-    if resumed.saved_as:
-        yield f"Bookmarked the previous session: {one_line(resumed.saved_as)}"
-    yield grey(f"recollect group run --group {resumed.group} PROMPT continues it, or its own program:")
-    if resumed.resume_command:
-        yield in_folder(resumed.cwd, resumed.resume_command)
 
 
 def _last(memory: "Memory") -> "Session":
