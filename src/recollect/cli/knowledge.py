@@ -317,14 +317,14 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
         yield f"  at the pace of the last 30 days: {rate}"
 
 
-def _episodes_lines(pushed: "EpisodesPushed") -> Iterator[str]:
-    yield f"Pushed {plural(pushed.exchanges, 'exchange')} with {plural(pushed.calls, 'model call')}"
+def _episodes_lines(pushed: "EpisodesPushed") -> tuple[str | None, ...]:
     of_each = f", {number(pushed.tokens_per_exchange)} an exchange" if pushed.exchanges else ""
     sums = f"{number(pushed.tokens_today)} today, {number(pushed.tokens_this_month)} this month"
-    yield f"Used {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}"
-    if pushed.is_budget_reached:
-        yield f"Stopped before the budget was exceeded; left for next time: {plural(pushed.left, 'exchange')}"
-    if pushed.failed:
-        yield f"The model gave no usable answer for {plural(pushed.failed, 'exchange')}; the next push tries again"
-    if pushed.removed:
-        yield f"Removed {plural(pushed.removed, 'exchange')} of forgotten sessions"
+    left, failed = plural(pushed.left, "exchange"), plural(pushed.failed, "exchange")
+    return (
+        f"Pushed {plural(pushed.exchanges, 'exchange')} with {plural(pushed.calls, 'model call')}",
+        f"Used {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}",
+        f"Stopped before the budget was exceeded; left for next time: {left}" if pushed.is_budget_reached else None,
+        f"The model gave no usable answer for {failed}; the next push tries again" if pushed.failed else None,
+        f"Removed {plural(pushed.removed, 'exchange')} of forgotten sessions" if pushed.removed else None,
+    )

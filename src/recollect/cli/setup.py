@@ -103,9 +103,15 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     if what is None and remove:
         raise UsageError("Name what to store again", "`recollect exclude` lists what is excluded")
     if what is not None:
-        if not remove:
-            _require_folder(what)
-        patterns = _without(patterns, what) if remove else list(dict.fromkeys([*patterns, _pattern(what)]))
+        pattern = _pattern(what)
+        left = [known for known in patterns if known not in (what, pattern)]
+        if remove and len(left) == len(patterns):
+            raise NotFound(f"Not excluded: {what}", f"excluded: {', '.join(patterns) or 'none'}")
+        is_path = what.startswith((".", "/", "~")) and not any(char in what for char in "*?[{")
+        if not remove and is_path and not Path(pattern).is_dir():  # a misspelt one would exclude nothing, silently
+            hint = "a pattern such as `/old/place/**` excludes a folder that is gone"
+            raise NotFound(f"No such folder: {what}", hint)
+        patterns = left if remove else list(dict.fromkeys([*patterns, pattern]))
         change_setting("capture.exclude", patterns)
     if as_json:
         print_json({"exclude": patterns})
@@ -117,23 +123,6 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
         click.echo(grey("To delete sessions stored before: `recollect forget --excluded`"))
         return
     click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
-
-
-def _require_folder(what: str) -> None:
-    """Raise NotFound for a plain path that is no folder: a misspelt one would exclude nothing, without a word."""
-    if (
-        what.startswith((".", "/", "~"))
-        and not any(char in what for char in "*?[{")
-        and not Path(_pattern(what)).is_dir()
-    ):
-        raise NotFound(f"No such folder: {what}", "a pattern such as `/old/place/**` excludes a folder that is gone")
-
-
-def _without(patterns: list[str], what: str) -> list[str]:
-    left = [pattern for pattern in patterns if pattern not in (what, _pattern(what))]
-    if len(left) == len(patterns):
-        raise NotFound(f"Not excluded: {what}", f"excluded: {', '.join(patterns) or 'none'}")
-    return left
 
 
 def _pattern(what: str) -> str:
