@@ -272,9 +272,8 @@ def answer_lines(
     names = short_ids([*(hit.session_uid for hit in answer.hits), *of_matches])
     table = hit_table(answer.hits, list(map(_title, answer.hits)), list(map(_mark, answer.hits)), names)
     on_screen = (line_count() - _LINES_AROUND - len(notes)) // max(1, len(answer.hits)) - 1
-    if answer.hits:
-        yield table.heading
-    for place, (hit, head) in enumerate(zip(answer.hits, table.lines, strict=True)):
+    yield from table[:1]
+    for place, (hit, head) in enumerate(zip(answer.hits, table[1:], strict=True)):
         yield from [""] if place and is_detailed else []
         yield head
         if hit.decided:
@@ -366,9 +365,9 @@ def _line(label: str, colour: str, text: str, seq: str = "", words: "Sequence[st
 def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
     """Edits by session and request, newest first."""
     groups = [list(group) for _, group in groupby(edits, key=lambda edit: (edit.session_uid, edit.request_seq))]
-    table = request_table([group[0] for group in groups])
-    yield table.heading
-    for head, group in zip(table.lines, groups, strict=True):
+    heading, *heads = request_table([group[0] for group in groups])
+    yield heading
+    for head, group in zip(heads, groups, strict=True):
         yield head
         for edit in group:
             renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
