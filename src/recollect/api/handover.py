@@ -183,11 +183,14 @@ def _plan(
     brief: str | None = None,
 ) -> HandoverPlan:
     files = tuple(str(path) for path, _ in draft.files) if draft else ()
+    # A brief is inserted when the command runs, because it is too long to type.
+    inserted = f'"$(recollect digest {shlex.quote(session.argument)} --for-agent)"'
+    command = " ".join(inserted if word == brief else shlex.quote(word) for word in words)
     return HandoverPlan(
         session_uid=session.session_uid,
         agent=agent,
         cwd=session.cwd,
-        command=_shell_line(session, words, brief),
+        command=command if brief else shell_line(words),
         files=files,
         losses=tuple(losses),
         brief=brief,
@@ -195,14 +198,6 @@ def _plan(
         words=tuple(words),
         draft=draft,
     )
-
-
-def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> str:
-    """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
-    if brief is None:
-        return shell_line(words)
-    inserted = f'"$(recollect digest {shlex.quote(session.argument)} --for-agent)"'
-    return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 
 
 def _recent(items: Sequence[Item]) -> tuple[list[Item], int]:

@@ -139,7 +139,8 @@ class Reading:
             raise NotFound(f"No session has this id or title: {name}", hint)
         if len(found) > 1:
             found.sort(key=lambda session: session.ended_at or "", reverse=True)
-            choices = tuple(map(_choice, found[:_MOST_CHOICES]))
+            fields = ("session_uid", "ended_at", "repo", "title")
+            choices = tuple({name: getattr(session, name) for name in fields} for session in found[:_MOST_CHOICES])
             listed = f"; the newest {_MOST_CHOICES}:" if len(found) > _MOST_CHOICES else ""
             raise Ambiguous(f"{len(found)} sessions match `{name}`{listed}", "give more of the id or title", choices)
         return _resumable(found[0])
@@ -378,10 +379,6 @@ class Reading:
 def _resolved(path: str) -> str:
     """A path as given, but one with `..` is resolved against the current folder."""
     return recall.absolute(path, str(Path.cwd())) if ".." in path.split("/") else path
-
-
-def _choice(session: Session) -> dict[str, str | None]:
-    return {name: getattr(session, name) for name in ("session_uid", "ended_at", "repo", "title")}
 
 
 def _key(session: Session) -> SessionKey:

@@ -112,14 +112,6 @@ def discussion_lines(exchanges: "Sequence[Discussion]") -> Iterator[str]:
         yield from answer(head, details, exchange.at, exchange.repo, opened)
 
 
-def without_session(origin: "LineOrigin") -> str:
-    commit = (
-        f"it came with {origin.commit[:_UID_CHARS]}, {origin.commit_subject}" if origin.commit else "not committed yet"
-    )
-    evicted = f"; {plural(origin.evicted_edits, 'evicted session')} edited the file" if origin.evicted_edits else ""
-    return one_line(f"{commit}{evicted}")
-
-
 def origin_lines(origin: "LineOrigin") -> Iterator[str]:
     edit = origin.edit
     assert edit is not None
@@ -255,7 +247,11 @@ def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | No
         with open_fresh() as memory:
             origin = memory.knowledge.line(named["path"], int(named["line"]))
         if origin.edit is None:
-            raise NotFound(f"No session wrote this line: {topic[0]}", without_session(origin))
+            commit = origin.commit and f"it came with {origin.commit[:_UID_CHARS]}, {origin.commit_subject}"
+            count = plural(origin.evicted_edits, "evicted session")
+            evicted = f"; {count} edited the file" if origin.evicted_edits else ""
+            hint = one_line(f"{commit or 'not committed yet'}{evicted}")
+            raise NotFound(f"No session wrote this line: {topic[0]}", hint)
         emit(origin, as_json, origin_lines)
         return
     with open_fresh() as memory:

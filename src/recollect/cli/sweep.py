@@ -63,10 +63,14 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
     recollect sweep --root AGENT=~/backup/its-home
     """
     require_folders(roots)
-    with _says_what_is_kept(), open_memory(roots=roots) as memory, shown_progress() as show:
-        report = memory.sweep(show, verify=verify, only=files or None)
-        is_reading = memory.settings.is_capturing
-        ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
+    try:
+        with open_memory(roots=roots) as memory, shown_progress() as show:
+            report = memory.sweep(show, verify=verify, only=files or None)
+            is_reading = memory.settings.is_capturing
+            ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
+    except KeyboardInterrupt:
+        click.echo("\nStopped. What was read is kept; `recollect sweep` continues", err=True)
+        sys.exit(_INTERRUPTED)
     emit(report, as_json, _sweep_lines if is_reading else [READING_IS_OFF])
     if not as_json:
         print_budget_warnings(report.budget)
@@ -76,16 +80,6 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
         click.echo(f"Ignore files have {plural(len(ignored), 'line')} without effect: `recollect doctor` lists them")
     if report.failures:
         sys.exit(_SKIPPED_SOURCES)
-
-
-@contextmanager
-def _says_what_is_kept() -> Iterator[None]:
-    """Answer Ctrl-C with what became of the work."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("\nStopped. What was read is kept; `recollect sweep` continues", err=True)
-        sys.exit(_INTERRUPTED)
 
 
 def _sweep_lines(report: "SweepReport") -> Iterator[str]:
