@@ -215,7 +215,7 @@ _add_verdict("reject", "rejected", "Never show a fact again")
     help="Print text (default), dot for Graphviz, json, html, or svg.",
 )
 @filter_options
-@limit_option("nodes", _SHOWN_NODES)
+@limit_option("nodes", _SHOWN_NODES, varies=True)
 def graph(
     entity: tuple[str, ...], around: str | None, format_: str, filters: Filters, limit: int | None, as_json: bool
 ) -> None:
@@ -232,7 +232,7 @@ def graph(
     as_json = as_json or format_ == "json"
     around = " ".join(entity) or around
     with open_fresh() as memory:
-        graph = memory.knowledge.graph(filters, around=around, limit=limit)
+        graph = memory.knowledge.graph(filters, around=around, limit=limit if as_json else limit or _SHOWN_NODES)
         document = memory.knowledge.graph_document(graph, format_) if format_ not in ("text", "json") else None
     if document is None or as_json:
         emit(graph, as_json, _graph_lines)
