@@ -28,9 +28,8 @@ from recollect.errors import NotFound, UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.api import Archive, DigestPages, Memory
+    from recollect.api import Archive, Memory
     from recollect.care import BackupReport, ExportReport, Finding, RepairReport, RestoreReport, Schedule
-    from recollect.live import ImportReport as JsonlReport
     from recollect.retention import Outlook
     from recollect.schema import Session
 
@@ -177,7 +176,13 @@ def export(path: str, sessions: tuple[str, ...], repo: str | None, digests: bool
         if digests:
             chosen = memory.with_sub_agents(sessions) if sessions else memory.sessions(Filters(repo=repo))
             pages = memory.archives.write_digests(path, chosen, show)
-            emit(pages, as_json, _digest_lines)
+            without, foreign = pages.without_digest, "Left alone, because Recollect did not write it"
+            lines = (
+                f"Wrote {plural(pages.written, 'digest')}: {one_line(pages.path)}",
+                f"{plural(without, 'session')} without a digest of their own" if without else None,
+                *(f"{foreign}: {one_line(name)}" for name in pages.foreign),
+            )
+            emit(pages, as_json, lines)
             return
         report = memory.export(path, sessions, repo=repo, progress=show)
     done = f"Exported {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
@@ -185,14 +190,6 @@ def export(path: str, sessions: tuple[str, ...], repo: str | None, digests: bool
     if report.damaged and not as_json:
         damaged = plural(report.damaged, "damaged event")
         click.echo(f"Left out {damaged}: `recollect doctor --repair` may help", err=True)
-
-
-def _digest_lines(pages: "DigestPages") -> Iterator[str]:
-    yield f"Wrote {plural(pages.written, 'digest')}: {one_line(pages.path)}"
-    if pages.without_digest:
-        yield f"{plural(pages.without_digest, 'session')} without a digest of their own"
-    for name in pages.foreign:
-        yield f"Left alone, because Recollect did not write it: {one_line(name)}"
 
 
 @command(name="import")
@@ -231,22 +228,18 @@ def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None
 def _import_jsonl(folder: Path, dry_run: bool, as_json: bool) -> None:
     with open_memory() as memory:
         report = live.Backfill(live.Live(memory)).run(folder, dry_run=dry_run)
-    emit(report, as_json, _jsonl_lines)
-    if report.failures:
-        sys.exit(3)
-
-
-def _jsonl_lines(report: "JsonlReport") -> Iterator[str]:
     verb = "Would import" if report.is_dry_run else "Imported"
     new = f"{plural(report.messages_new, 'new message')}, {plural(report.sessions_new, 'new session')}"
-    yield f"{verb} {plural(report.files, 'file')}: {new}; {report.messages_known:,} already stored"
-    if report.skipped:
-        yield f"Skipped {plural(len(report.skipped), 'line')}:"
-    yield from first_lines(
-        (f"{one_line(path)}:{number}  {reason}" for path, number, reason in report.skipped), _MOST_ROWS
+    skipped = (f"{one_line(path)}:{number}  {reason}" for path, number, reason in report.skipped)
+    lines = (
+        f"{verb} {plural(report.files, 'file')}: {new}; {report.messages_known:,} already stored",
+        f"Skipped {plural(len(report.skipped), 'line')}:" if report.skipped else None,
+        *first_lines(skipped, _MOST_ROWS),
+        *(f"Cannot read ({one_line(reason)}): {one_line(path)}" for path, reason in report.failures),
     )
-    for path, reason in report.failures:
-        yield f"Cannot read ({one_line(reason)}): {one_line(path)}"
+    emit(report, as_json, lines)
+    if report.failures:
+        sys.exit(3)
 
 
 _REASON_COLUMNS = 22

@@ -26,7 +26,6 @@ from recollect.errors import NotFound, RecollectError, UsageError
 from recollect.live import Live
 
 if TYPE_CHECKING:
-    from recollect.api import Tracking
     from recollect.care import Installation
     from recollect.hooks import LogEntry
     from recollect.live import LiveStatus
@@ -171,18 +170,17 @@ def track(action: str, project: str | None, logs: str | None, as_json: bool) -> 
             (projects.allow if action == "allow" else projects.deny)(_pattern(project))
         if logs and action != "list":
             (projects.add_logs if action == "allow" else projects.remove_logs)(logs)
-        emit(projects.tracking(), as_json, _tracking_lines)
-
-
-def _tracking_lines(tracking: "Tracking") -> Iterator[str]:
-    if not tracking.is_enabled:
-        yield READING_IS_OFF
+        tracking = projects.tracking()
     everything = "every project that is not denied" if tracking.default == "allow" else "only what is allowed"
-    yield f"Remembered: {everything}"
-    yield from (f"  allowed  {one_line(pattern)}" for pattern in tracking.allowed)
-    yield from (f"  denied   {one_line(pattern)}" for pattern in tracking.denied)
-    for folder, sessions in tracking.undecided.items():
-        yield f"  waiting  {plural(sessions, 'session')}  {one_line(folder) or '(no folder)'}"
+    waiting = ((plural(count, "session"), one_line(folder)) for folder, count in tracking.undecided.items())
+    lines = (
+        None if tracking.is_enabled else READING_IS_OFF,
+        f"Remembered: {everything}",
+        *(f"  allowed  {one_line(pattern)}" for pattern in tracking.allowed),
+        *(f"  denied   {one_line(pattern)}" for pattern in tracking.denied),
+        *(f"  waiting  {sessions}  {folder or '(no folder)'}" for sessions, folder in waiting),
+    )
+    emit(tracking, as_json, lines)
 
 
 @click.command()
