@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import recollect
 from recollect import api, archive, hooks
-from recollect.api import change_setting, installer, open_memory, settings_in_force
+from recollect.api import change_setting, open_memory, settings_in_force
 from recollect.cli.options import REPO
 from recollect.cli.output import (
     command,
@@ -23,7 +24,6 @@ from recollect.cli.output import (
 from recollect.cli.terminal import READING_IS_OFF, fitted_time, grey, one_line, padded, plural
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import NotFound, RecollectError, UsageError
-from recollect.live import Live
 
 if TYPE_CHECKING:
     from recollect.care import Installation
@@ -316,7 +316,7 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     recollect install
     recollect install AGENT --no-plugin
     """
-    made = installer(with_plugin=not no_plugin, can_write=write_tools)
+    made = api.installer(with_plugin=not no_plugin, can_write=write_tools)
     names = made.agents(agents)
     _confirm_steps(made.plan(names), "Install?", "change your agents' settings", yes, as_json)
     message = f"Installed for {', '.join(names)}: new sessions use it; `recollect doctor` tests each part"
@@ -333,7 +333,7 @@ def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
     \b
     recollect uninstall
     """
-    made = installer()
+    made = api.installer()
     plan = made.plan_removal(agents)
     if not plan.steps:
         raise NotFound("Not installed for any agent", "`recollect install` installs it")
@@ -369,7 +369,7 @@ def status(folder: str | None, as_json: bool) -> None:
     recollect live status ~/.my-host/sessions
     """
     with open_memory(create=False) as memory:
-        report = Live(memory).status(Path(folder) if folder else None)
+        report = recollect.Live(memory).status(Path(folder) if folder else None)
     emit(report, as_json, _status_lines)
 
 
