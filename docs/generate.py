@@ -165,7 +165,7 @@ def _with_star(signature: inspect.Signature) -> Iterator[inspect.Parameter | Non
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+    star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
     text = f"{star}{parameter.name}: {_type(parameter.annotation)}"
     default = parameter.default
     if default is parameter.empty:

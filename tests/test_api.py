@@ -263,9 +263,15 @@ def test_a_search_takes_dates_as_people_type_them_and_datetimes(memory: Memory) 
 def test_every_option_of_the_library_has_a_name(method: str) -> None:
     function = getattr(Memory, method)
 
-    kinds = [given.kind for given in signature(function).parameters.values()] if callable(function) else []
+    given = list(signature(function).parameters.values()) if callable(function) else []
 
-    assert Parameter.VAR_KEYWORD not in kinds
+    unnamed = [option for option in given if option.kind is Parameter.VAR_KEYWORD]
+    assert [option for option in unnamed if not str(option.annotation).startswith("Unpack[")] == []
+
+
+def test_an_unknown_option_of_a_search_is_rejected(memory: Memory) -> None:
+    with pytest.raises(TypeError, match="nonsense"):
+        memory.search("words", nonsense=1)  # type: ignore[call-arg]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

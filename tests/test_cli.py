@@ -1047,7 +1047,7 @@ def test_programs_see_times_in_utc_whatever_the_zone(samples_store: Path, monkey
 
     found = json.loads(run(command("sessions", "--json"), samples_store).stdout)
 
-    assert {session["started_at"][:13] for session in found} == {"2026-11-15T18"}
+    assert {session["started_at"][:13] for session in found} == {"2026-11-15T18", "2026-11-19T04"}
 
 
 @pytest.mark.parametrize("arguments", [["sessions", "--json"], ["sessions"], ["show", "ee64c483"]], ids=" ".join)
@@ -1103,3 +1103,15 @@ def test_an_interrupt_while_modules_load_ends_without_a_traceback(tmp_path: Path
         errors = process.stderr.read()
 
     assert b"Traceback" not in errors
+
+
+def test_a_graph_for_programs_has_all_nodes_whichever_option_asks_for_it(
+    samples_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.cli.knowledge._SHOWN_NODES", 1)
+    monkeypatch.setenv("RECOLLECT_HOME", str(samples_store))
+
+    by_format = json.loads(invoke("knowledge", "graph", "--format", "json").stdout)
+
+    assert by_format == in_json("knowledge", "graph")
+    assert len(by_format["nodes"]) > 1

@@ -22,7 +22,9 @@ def run() -> None:
         from recollect.cli import main
 
         main()
-    except KeyboardInterrupt:  # while modules were loading; later ones end in the command itself
+    except (KeyboardInterrupt, RuntimeError) as error:  # while modules were loading; later ones end in the command
+        if not isinstance(error.__cause__ or error, KeyboardInterrupt):  # the making of a class wraps it
+            raise
         sys.exit("\nAborted!")
     finally:
         gc.freeze()  # a last collection at exit is not worth its time either

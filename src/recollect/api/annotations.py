@@ -102,8 +102,7 @@ class Annotations:
 
     def tag(self, session: Session, tag: str) -> SessionAnnotations:
         """Add a tag to a session. Raises UsageError for one that is empty or too long."""
-        self._table.put(_key(session), "tag", self._checked("tag", tag))
-        return self.of(session)
+        return self._put(session, "tag", tag)
 
     def untag(self, session: Session, tag: str) -> SessionAnnotations:
         """Remove a tag from a session, if present."""
@@ -112,8 +111,7 @@ class Annotations:
 
     def note(self, session: Session, text: str) -> SessionAnnotations:
         """Add a note to a session. Raises UsageError for one that is empty or too long."""
-        self._table.put(_key(session), "note", self._checked("note", text))
-        return self.of(session)
+        return self._put(session, "note", text)
 
     def drop_note(self, session: Session, text: str) -> SessionAnnotations:
         """Remove the note with exactly this text."""
@@ -122,12 +120,15 @@ class Annotations:
 
     def rename(self, session: Session, name: str) -> SessionAnnotations:
         """Give a session another title, which no sweep changes."""
-        self._table.put(_key(session), "name", self._checked("name", name))
+        return self._put(session, "name", name)
+
+    def _put(self, session: Session, kind: str, text: str) -> SessionAnnotations:
+        self._table.put(_key(session), kind, self._checked(kind, text))
         return self.of(session)
 
     def views(self) -> list[SavedView]:
         """The lists of sessions that the user named, the oldest first."""
-        rows = self._memory._store.annotations.views(self._group)
+        rows = self._table.views(self._group)
         return [SavedView(row.name, row.query, rfc3339(row.made_ms)) for row in rows]
 
     def save_view(self, name: str, query: str) -> None:
@@ -136,11 +137,11 @@ class Annotations:
         if not chosen:
             raise UsageError("This list has no filter and no order to save", "choose a filter first")
         kept = {field: self._redacted(value) for field, value in sorted(chosen.items())}
-        self._memory._store.annotations.put_view(self._group, self._checked("view", name), urlencode(kept))
+        self._table.put_view(self._group, self._checked("view", name), urlencode(kept))
 
     def drop_view(self, name: str) -> None:
         """Remove the saved list of this name, if any."""
-        self._memory._store.annotations.drop_view(self._group, name)
+        self._table.drop_view(self._group, name)
 
     @property
     def _group(self) -> str:

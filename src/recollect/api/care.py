@@ -12,7 +12,7 @@ from recollect.agentkit.files import Source, resolve_root
 from recollect.config import home_variable, load_settings, refuse_in_group
 from recollect.errors import BadConfig, NotFound, StoreTooNew
 from recollect.store import MEMORY_NAME, give_up_spare, open_for_reading, open_store
-from recollect.text import Progress, silent
+from recollect.text import Progress, plural, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from threading import Event
 
     from recollect.care import Finding, Installer, RepairReport, RestoreReport, Schedule
-    from recollect.config import Settings
     from recollect.watch import Attempt
 
 
@@ -135,22 +134,15 @@ def repair(
     refuse_in_group()
     settings = load_settings(folder, roots)
     planned = care.plan_repair(care.inspect_store(settings, progress).faults)
-    steps = care.repair_steps(planned)
-    if not steps:
-        return care.RepairReport(notes=_finish_forgetting(settings))
-    if confirm:
-        confirm(steps)
-    return care.apply_repair(settings, planned, progress)
-
-
-def _finish_forgetting(settings: Settings) -> list[str]:
-    """Finish an interrupted forget; returns lines for the report."""
-    folder = settings.folder
-    if not (folder / MEMORY_NAME).exists():
-        return []
-    with open_store(folder) as store:
-        count = forget.finish_interrupted(store, settings.rules, settings.domains)
-    return [f"Finished an interrupted forget: {count:,} {'session' if count == 1 else 'sessions'}"] if count else []
+    if steps := care.repair_steps(planned):
+        if confirm:
+            confirm(steps)
+        return care.apply_repair(settings, planned, progress)
+    count = 0
+    if (settings.folder / MEMORY_NAME).exists():
+        with open_store(settings.folder) as store:
+            count = forget.finish_interrupted(store, settings.rules, settings.domains)
+    return care.RepairReport(notes=[f"Finished an interrupted forget: {plural(count, 'session')}"] if count else [])
 
 
 def restore(

@@ -336,8 +336,12 @@ class Groups:
     def active(self) -> list[ActiveSession]:
         """The running sessions of all agents: written in the last two minutes, or with a live process."""
         sessions = self._memory.sessions(recall.Filters(since="1 day ago"), roots_only=True)
-        homes = {(session.agent, _home_of(self._memory, session)) for session in sessions}
-        live = {name: facts for agent, home in homes if home for name, facts in live_sessions(agent, home).items()}
+        files = [(session.agent, source.path) for session in sessions for source in session.sources]
+        roots = self._memory.settings.roots
+        homes = {
+            (agent, home) for agent, path in files for home in roots.get(agent, ()) if Path(path).is_relative_to(home)
+        }
+        live = {name: facts for agent, home in homes for name, facts in live_sessions(agent, home).items()}
 
         def is_answered(session: Session) -> bool:
             last = self._memory.transcript(session, last=1)
@@ -387,10 +391,3 @@ def _answer_of(request: Request | None, asked: Mapping[str, Any]) -> Callable[[d
     if request is not None:
         return lambda content: (request.id, orjson.dumps(content).decode())
     return lambda content: (LAST_CHANGE, orjson.dumps(content | {"asked": asked}).decode())
-
-
-def _home_of(memory: Memory, session: Session) -> Path | None:
-    """The agent's home that a session's files are in."""
-    homes = memory.settings.roots.get(session.agent, ())
-    paths = [Path(source.path) for source in session.sources]
-    return next((home for home in homes if any(path.is_relative_to(home) for path in paths)), None)

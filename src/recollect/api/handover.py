@@ -18,7 +18,7 @@ from recollect.agentkit.log import as_rebuilt
 from recollect.agentkit.writeback import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words, shell_line
 from recollect.analysis import find_digest
-from recollect.archive import Detail, digest_name, document_name, render, write_named, write_new
+from recollect.archive import digest_name, document_name, render, write_named, write_new
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import brief_digest, render_digest
 from recollect.errors import NotFound, Unsupported
@@ -183,11 +183,14 @@ def _plan(
     brief: str | None = None,
 ) -> HandoverPlan:
     files = tuple(str(path) for path, _ in draft.files) if draft else ()
+    # A brief is inserted when the command runs, because it is too long to type.
+    inserted = f'"$(recollect digest {shlex.quote(session.argument)} --for-agent)"'
+    command = " ".join(inserted if word == brief else shlex.quote(word) for word in words)
     return HandoverPlan(
         session_uid=session.session_uid,
         agent=agent,
         cwd=session.cwd,
-        command=_shell_line(session, words, brief),
+        command=command if brief else shell_line(words),
         files=files,
         losses=tuple(losses),
         brief=brief,
@@ -195,14 +198,6 @@ def _plan(
         words=tuple(words),
         draft=draft,
     )
-
-
-def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> str:
-    """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
-    if brief is None:
-        return shell_line(words)
-    inserted = f'"$(recollect digest {shlex.quote(session.argument)} --for-agent)"'
-    return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 
 
 def _recent(items: Sequence[Item]) -> tuple[list[Item], int]:
@@ -255,8 +250,8 @@ class Archives:
         In Markdown, `tools` adds a line for each call and its result, `diffs` what each edit changed; HTML always has
         both. Raises RecollectError if the extra that HTML needs is not installed.
         """
-        detail = Detail(tools, diffs, self._settings.archive_message_chars)
-        return render(self._store, session, format, detail, _today().date())
+        chars = self._settings.archive_message_chars
+        return render(self._store, session, format, _today().date(), chars=chars, tools=tools, diffs=diffs)
 
     def write(
         self,
@@ -287,21 +282,21 @@ class Archives:
         progress: Progress = silent,
     ) -> list[Archive]:
         """Write each of these sessions into a folder, as `write` does."""
-        written, detail = [], Detail(tools, diffs, self._settings.archive_message_chars)
+        written, chars = [], self._settings.archive_message_chars
         for number, session in enumerate(sessions, start=1):
             now = _today() if name else _today().date()
             titled = replace(session, title=name, ended_at=None) if name else session
-            content = render(self._store, titled, format, detail, now).encode("utf-8", "replace")
-            path = write_new(Path(folder).absolute(), document_name(titled, now, format), content)
+            content = render(self._store, titled, format, now, chars=chars, tools=tools, diffs=diffs)
+            name_there = document_name(titled, now, format)
+            path = write_new(Path(folder).absolute(), name_there, content.encode("utf-8", "replace"))
             row = self._store.archives.put(_key(session), str(path), format)
-            written.append(Archive(session.session_uid, row.path, row.format, rfc3339(row.made_ms) or ""))
+            written.append(_archive(session, *row[1:]))
             progress("archiving", number, len(sessions))
         return written
 
     def of(self, session: Session) -> list[Archive]:
         """The documents written of a session, oldest first."""
-        rows = self._store.archives.of([_key(session)])
-        return [Archive(session.session_uid, row.path, row.format, rfc3339(row.made_ms) or "") for row in rows]
+        return [_archive(session, *row[1:]) for row in self._store.archives.of([_key(session)])]
 
     def write_digests(
         self, folder: str | PathLike[str], sessions: Sequence[Session], progress: Progress = silent
@@ -324,6 +319,10 @@ class Archives:
                 foreign.append(name)
             progress("writing", number, len(sessions))
         return DigestPages(str(target), written, without_digest, tuple(foreign))
+
+
+def _archive(session: Session, path: str, format: str, made_ms: int) -> Archive:
+    return Archive(session.session_uid, path, format, rfc3339(made_ms) or "")
 
 
 def _key(session: Session) -> SessionKey:

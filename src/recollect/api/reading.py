@@ -18,7 +18,8 @@ from recollect.recall import NO_FILTERS, Filters
 from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import TypedDict, Unpack
 
     from recollect.config import Settings
     from recollect.distill import Exchange
@@ -39,6 +40,18 @@ if TYPE_CHECKING:
     from recollect.schema import Digest, Event, Session, Signal
     from recollect.sessions import TranscriptItem
     from recollect.store import SessionFilter, Span, Store
+
+    class SearchOptions(TypedDict, total=False):
+        """How much of an answer to a query to show, and what to leave out."""
+
+        limit: int
+        offset: int
+        matches: int
+        context: int
+        mode: str
+        exclude: Collection[str] | None
+        budget_tokens: int | None
+        scan_seconds: float
 
 
 _LAST = "last"
@@ -110,15 +123,14 @@ class Reading:
         """
         if name == _LAST and not is_strict:
             return self.last_session()
-        if ":" in name and len(whole := self._store.sessions.find(store.SessionFilter(uids=frozenset({name})))) == 1:
-            return _resumable(whole[0])  # an index has it; parts of names are looked for in all of them
+        if ":" in name and (whole := self._of_uids([name])):
+            return _resumable(whole[0])  # parts of names are looked for in all of them
         matches = self._store.sessions.named_like(name)
         if len(matches) > 1:
             matches = [match for match in matches if match.is_exact] or matches
             roots = {match.root_session_uid for match in matches}
             matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
-        uids = [store.SessionFilter(uids=frozenset({match.session_uid})) for match in matches]
-        found = [session for uid in uids for session in self._store.sessions.find(uid)]
+        found = self._of_uids(match.session_uid for match in matches)
         found = found or ([] if is_strict else self._archived(name) or self._titled(name))
         if not found:
             least = "give at least 6 characters of an id; " if len(name) < _LEAST_OF_AN_ID else ""
@@ -127,7 +139,8 @@ class Reading:
             raise NotFound(f"No session has this id or title: {name}", hint)
         if len(found) > 1:
             found.sort(key=lambda session: session.ended_at or "", reverse=True)
-            choices = tuple(map(_choice, found[:_MOST_CHOICES]))
+            fields = ("session_uid", "ended_at", "repo", "title")
+            choices = tuple({name: getattr(session, name) for name in fields} for session in found[:_MOST_CHOICES])
             listed = f"; the newest {_MOST_CHOICES}:" if len(found) > _MOST_CHOICES else ""
             raise Ambiguous(f"{len(found)} sessions match `{name}`{listed}", "give more of the id or title", choices)
         return _resumable(found[0])
@@ -136,12 +149,12 @@ class Reading:
         """The session that a document was written of, by the document's path or file name."""
         if "." not in name:
             return []
-        keys = self._store.archives.named(name)
-        return [
-            session
-            for header in self._store.sessions.of(keys).values()
-            for session in self._store.sessions.find(store.SessionFilter(uids=frozenset({header.session_uid})))
-        ]
+        headers = self._store.sessions.of(self._store.archives.named(name)).values()
+        return self._of_uids(header.session_uid for header in headers)
+
+    def _of_uids(self, uids: Iterable[str]) -> list[Session]:
+        chosen = [store.SessionFilter(uids=frozenset({uid})) for uid in uids]  # one by one: an index has each
+        return [session for one in chosen for session in self._store.sessions.find(one)]
 
     def _titled(self, text: str) -> list[Session]:
         """Sessions with this in their title, the newest first; sub-agents only if there is nothing else."""
@@ -184,13 +197,13 @@ class Reading:
 
     def event_kinds(self, session: Session) -> list[str]:
         """The kind of each event of a session, copies included, in reading order."""
-        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), ("kind",))
+        rows = self._store.events.rows(_key(session), ("kind",))
         return [kind for (kind,) in rows]
 
     def token_curve(self, session: Session, most: int) -> list[tuple[str, int, int]]:
         """When a session used input and output tokens; of more than `most` events, several are added up."""
         columns = ("ts_ms", "input_tokens", "output_tokens")
-        rows = self._store.events.rows(SessionKey(session.agent, session.native_session_id), columns)
+        rows = self._store.events.rows(_key(session), columns)
         timed = [(at_ms, sent or 0, written or 0) for at_ms, sent, written in rows if at_ms]
         step = max(1, -(-len(timed) // most))
         pieces = (tuple(zip(*timed[start : start + step], strict=True)) for start in range(0, len(timed), step))
@@ -198,7 +211,7 @@ class Reading:
 
     def event_place(self, session: Session, name: str) -> int | None:
         """The place in reading order of an event with this seq or end of its uid; of a result, that of its call."""
-        return self._store.events.place(SessionKey(session.agent, session.native_session_id), name)
+        return self._store.events.place(_key(session), name)
 
     def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """The full content of each event, in the order given."""
@@ -236,62 +249,45 @@ class Reading:
         offset: int = 0,
     ) -> list[Signal]:
         """What is worth noticing in one session or in all that match, newest first."""
-        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        key = _key(session) if session else None
         return self._store.digests.signals(recall.sessions_of(self._store, filters), key, signal, limit, offset)
 
     def count_signals(
         self, session: Session | None = None, filters: Filters = NO_FILTERS, *, signal: str | None = None
     ) -> int:
         """How many signals `signals` lists without a limit."""
-        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        key = _key(session) if session else None
         return self._store.digests.signal_count(recall.sessions_of(self._store, filters), key, signal)
 
-    def search(
-        self,
-        query: str,
-        filters: Filters = NO_FILTERS,
-        *,
-        limit: int = 10,
-        offset: int = 0,
-        matches: int = 3,
-        context: int = 2,
-        mode: str = "words",
-        exclude: Collection[str] | None = None,
-    ) -> list[SessionHit]:
+    def search(self, query: str, filters: Filters = NO_FILTERS, **options: Unpack[SearchOptions]) -> list[SessionHit]:
         """Sessions that match a query, best first; an empty query lists recent sessions.
 
-        Each hit has its best `matches`, with `context` events on either side of each. `mode` is `words`, `substring` or
-        `regex`. `exclude` are ids of sessions to leave out: by default the one this process runs in.
+        The options: `limit` (10) and `offset` (0) of the list; how many of its best `matches` (3) each hit has, with
+        how many events as `context` (2) on either side; `mode`, which is `words`, `substring` or `regex`; `exclude`,
+        the ids of sessions to leave out: by default the one this process runs in.
         """
-        return self.answer(
-            query, filters, limit=limit, offset=offset, matches=matches, context=context, mode=mode, exclude=exclude
-        ).hits
+        return self.answer(query, filters, **options).hits
 
     def answer(
         self,
         query: str,
         filters: Filters = NO_FILTERS,
         *,
-        limit: int = 10,
-        offset: int = 0,
-        matches: int = 3,
-        context: int = 2,
-        mode: str = "words",
-        exclude: Collection[str] | None = None,
-        budget_tokens: int | None = None,
-        scan_seconds: float = 20.0,
         progress: Progress = silent,
+        **options: Unpack[SearchOptions],
     ) -> SearchAnswer:
         """What `search` finds, with the number of matches, a corrected spelling and notes.
 
-        `budget_tokens` cuts the answer to what an agent can afford. A search for a substring or regular expression
-        stops after `scan_seconds`, with a note.
+        It takes the same options and two more: `budget_tokens` cuts the answer to what an agent can afford. A search
+        for a substring or regular expression stops after `scan_seconds` (20), with a note.
         """
-        left_out = current_sessions() if exclude is None else exclude
-        options = recall.Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
-        answer = recall.search(self._store, query, options, progress=partial(progress, "searching"))
-        is_in_words = query and mode == "words"
-        return answer._replace(hits=self._amended(query, options, answer.hits)) if is_in_words else answer
+        given: dict[str, Any] = {**options}
+        if given.get("exclude") is None:
+            given["exclude"] = current_sessions()
+        asked = recall.Options(filters=filters, **given)
+        answer = recall.search(self._store, query, asked, progress=partial(progress, "searching"))
+        is_in_words = query and asked.mode == "words"
+        return answer._replace(hits=self._amended(query, asked, answer.hits)) if is_in_words else answer
 
     def _amended(self, query: str, options: recall.Options, hits: list[SessionHit]) -> list[SessionHit]:
         """The hits, with what holds now before what it took the place of."""
@@ -385,13 +381,8 @@ def _resolved(path: str) -> str:
     return recall.absolute(path, str(Path.cwd())) if ".." in path.split("/") else path
 
 
-def _choice(session: Session) -> dict[str, str | None]:
-    return {
-        "session_uid": session.session_uid,
-        "ended_at": session.ended_at,
-        "repo": session.repo,
-        "title": session.title,
-    }
+def _key(session: Session) -> SessionKey:
+    return SessionKey(session.agent, session.native_session_id)
 
 
 def _resumable(session: Session) -> Session:

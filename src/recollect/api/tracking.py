@@ -128,6 +128,8 @@ class Projects:
         """Read the logs in this folder too; returns their agent. Raises NotFound if no agent wrote them."""
         path = Path(folder).expanduser().absolute()
         agent = _agent_of(path)
+        if agent is None:
+            raise NotFound(f"No agent's logs in this folder: {path}", "give an agent's home, or a folder with its logs")
         self._change_roots(agent, [*self._load().roots[agent], path])
         return agent
 
@@ -144,11 +146,10 @@ class Projects:
         change_setting(f"agents.{agent}.roots", list(dict.fromkeys(map(str, roots))), self._load().config_path)
 
 
-def _agent_of(folder: Path) -> str:
-    for agent, adapter in adapters().items():
-        if folder.is_dir() and next(iter(adapter.discover(folder)), None) is not None:
-            return agent
-    raise NotFound(f"No agent's logs in this folder: {folder}", "give an agent's home, or a folder with its logs")
+def _agent_of(folder: Path) -> str | None:
+    """The agent that wrote the logs in a folder."""
+    found = (agent for agent, adapter in adapters().items() if next(iter(adapter.discover(folder)), None) is not None)
+    return next(found, None) if folder.is_dir() else None
 
 
 _ALWAYS = {
@@ -227,7 +228,9 @@ def translate(config: Mapping[str, Any]) -> Iterator[Translated]:
         else:
             yield Translated(key, "unknown here: ignored")
     if indexing:
-        yield Translated("session_tracking.indexing", _schedule(indexing))
+        every = indexing.get("batch_interval_minutes", 5)
+        way = f"watch --every {every}" if indexing.get("frequency") == "batch" else "schedule --watch"
+        yield Translated("session_tracking.indexing", f"run `recollect {way}`")
     if any(_OWN & {*project, *(project.get("session_tracking") or ())} for project in projects.values()):
         yield Translated("projects", "not followed: filtering, chunking and mode are the same for all projects")
     is_off = any(value is False and _SETTINGS.get(key) == "capture.enabled" for key, value in _leaves(config))
@@ -266,17 +269,10 @@ def _roots(projects: Mapping[str, Any], *, is_enabled: bool) -> list[str]:
 def _source(key: str, base_path: Any) -> Translated:
     """A folder of logs becomes one of its agent's homes, unless it is below one already."""
     path = Path(str(base_path)).expanduser().absolute()
-    for agent, adapter in adapters().items():
-        home = Path(adapter.home).expanduser().absolute()
-        if path.is_relative_to(home):
-            return Translated(key, f"{home} is already read")
-        if path.is_dir() and next(iter(adapter.discover(path)), None) is not None:
-            setting = f"agents.{agent}.roots"
-            return Translated(key, f"{setting} = {home}, {path}", setting, [str(home), str(path)])
+    homes = {agent: Path(adapter.home).expanduser().absolute() for agent, adapter in adapters().items()}
+    if home := next((home for home in homes.values() if path.is_relative_to(home)), None):
+        return Translated(key, f"{home} is already read")
+    if agent := _agent_of(path):
+        setting, home = f"agents.{agent}.roots", homes[agent]
+        return Translated(key, f"{setting} = {home}, {path}", setting, [str(home), str(path)])
     return Translated(key, f"no agent's logs found: ignored ({path})")
-
-
-def _schedule(indexing: Mapping[str, Any]) -> str:
-    if indexing.get("frequency") == "batch":
-        return f"run `recollect watch --every {indexing.get('batch_interval_minutes', 5)}`"
-    return "run `recollect schedule --watch`"

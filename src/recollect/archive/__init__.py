@@ -2,21 +2,21 @@
 
 from recollect.lazy import lazy_names
 
+TYPE_CHECKING = False  # `typing` takes long to load
+
 _NAMES = """
 recollect.archive: html
-recollect.archive.documents: FORMATS Detail digest_name document_name patches render write_named write_new
-recollect.archive.html: Exchange Step SubAgent diffs_by_event files_changed read_exchanges require_web_parts
+recollect.archive.documents: FORMATS digest_if_evicted digest_name document_name render write_named write_new
+recollect.archive.html: Exchange Step SubAgent diffs_by_event files_changed patches read_exchanges require_web_parts
 recollect.archive.wording: compact
 """
-TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.archive import html
     from recollect.archive.documents import (
         FORMATS,
-        Detail,
+        digest_if_evicted,
         digest_name,
         document_name,
-        patches,
         render,
         write_named,
         write_new,
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
         SubAgent,
         diffs_by_event,
         files_changed,
+        patches,
         read_exchanges,
         require_web_parts,
     )
     from recollect.archive.wording import compact
+
 else:
     __getattr__ = lazy_names(__name__, _NAMES)

@@ -10,8 +10,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from stat import S_ISREG
@@ -21,12 +21,12 @@ import orjson
 
 from recollect.agents import profile_of
 from recollect.analysis import find_digest
-from recollect.archive.html import render_session_html
+from recollect.archive.html import patches, render_session_html
 from recollect.distill import inert, inert_lines, render_digest
 from recollect.errors import NotFound, StoreUnwritable, UsageError
 from recollect.files import drop_left_beside, work_name
 from recollect.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
-from recollect.recall import SessionDiff, session_diff
+from recollect.recall import session_diff
 from recollect.schema import Digest, Session, to_json
 from recollect.sessions import TranscriptItem, iter_transcript
 from recollect.store import Store
@@ -113,41 +113,33 @@ def _diff(text: str) -> Iterator[str]:
         yield f"\n{fence}diff\n{text.rstrip()}\n{fence}"
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """How much of a session a document shows."""
+def render(store: Store, session: Session, format: str, today: date, **detail: Any) -> str:
+    """A session as a document; raises UsageError for an unknown format.
 
-    tools: bool = False
-    diffs: bool = False
-    message_chars: int = 2000
-
-
-def render(store: Store, session: Session, format: str, detail: Detail, today: date) -> str:
-    """A session as a document; raises UsageError for an unknown format."""
+    In Markdown, `chars` of each message, with `tools` its calls, with `diffs` what its edits changed.
+    """
     if format not in FORMATS:
         raise UsageError(f"Unknown format: {format}", f"known: {', '.join(FORMATS)}")
-    return FORMATS[format](store, session, detail, today)
+    return FORMATS[format](store, session, today, **detail)
 
 
-def _markdown(store: Store, session: Session, detail: Detail, today: date) -> str:
-    digest = _digest_if_evicted(store, session)
-    items, diffs = iter_transcript(store, session), patches(session_diff(store, session)) if detail.diffs else {}
-    lines = markdown_lines(
-        session, items, today, digest=digest, chars=detail.message_chars, tools=detail.tools, diffs=diffs
-    )
+def _markdown(store: Store, session: Session, today: date, *, chars: int, tools: bool, diffs: bool) -> str:
+    digest = digest_if_evicted(session, partial(find_digest, store))
+    items, changed = iter_transcript(store, session), patches(session_diff(store, session)) if diffs else {}
+    lines = markdown_lines(session, items, today, digest=digest, chars=chars, tools=tools, diffs=changed)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _html(store: Store, session: Session, detail: Detail, today: date) -> str:
+def _html(store: Store, session: Session, today: date, **detail: Any) -> str:
     """Always with tools, diffs and whole messages: they fold."""
-    digest = _digest_if_evicted(store, session)
+    digest = digest_if_evicted(session, partial(find_digest, store))
     return render_session_html(
         session, iter_transcript(store, session), digest=digest, diff=session_diff(store, session)
     )
 
 
-def _json(store: Store, session: Session, detail: Detail, today: date) -> str:
-    digest = _digest_if_evicted(store, session)
+def _json(store: Store, session: Session, today: date, **detail: Any) -> str:
+    digest = digest_if_evicted(session, partial(find_digest, store))
     document: dict[str, Any] = {
         "format": "recollect-archive",
         "version": 1,
@@ -159,25 +151,17 @@ def _json(store: Store, session: Session, detail: Detail, today: date) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
-def _digest_if_evicted(store: Store, session: Session) -> Digest | None:
+def digest_if_evicted(session: Session, find: Callable[[Session], Digest]) -> Digest | None:
     """What is left of a session whose raw detail was dropped; None for one that has it."""
     if session.evicted_at is None:
         return None
     try:
-        return find_digest(store, session)
+        return find(session)
     except NotFound:
-        return None  # a tiny sub-agent
+        return None  # a tiny sub-agent: a line in its root's digest is all there is
 
 
-def patches(diff: SessionDiff) -> dict[str, str]:
-    """Return what edits did, by the uid of their event."""
-    diffs: dict[str, str] = {}
-    for edit in diff.edits:
-        diffs[edit.event_uid] = diffs.get(edit.event_uid, "") + edit.diff
-    return diffs
-
-
-FORMATS: Mapping[str, Callable[[Store, Session, Detail, date], str]] = {"md": _markdown, "html": _html, "json": _json}
+FORMATS: Mapping[str, Callable[..., str]] = {"md": _markdown, "html": _html, "json": _json}
 
 
 _SLUG_CHARS = 60

@@ -22,7 +22,8 @@ from recollect.sessions import TranscriptItem
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from recollect.recall import SessionDiff
+    from recollect.recall import EditDiff, SessionDiff
+
 
 TEMPLATES = files("recollect.archive") / "templates"
 _PARTS = ("jinja2", "markdown_it", "nh3", "pygments", "starlette", "uvicorn")
@@ -90,24 +91,26 @@ def templates(*packages: str) -> "Environment":
     )
     environment.filters.update(wording.FILTERS)
     environment.tests["ends_with"] = str.endswith
-    environment.filters.update(
-        markdown=wording.markdown, clean=wording.clean, shell=wording.shell, json=wording.json_text
-    )
     environment.globals.update(code=wording.code, OUTPUT_CHARS=OUTPUT_CHARS)
     return environment
 
 
-def diffs_by_event(diff: "SessionDiff | None") -> dict[str, list[Any]]:
+def diffs_by_event(diff: "SessionDiff | None") -> "dict[str, list[EditDiff]]":
     """What each edit changed, by its event."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[EditDiff]] = {}
     for edit in diff.edits if diff else ():
         found.setdefault(edit.event_uid, []).append(edit)
     return found
 
 
-def files_changed(diff: "SessionDiff | None") -> dict[str, list[Any]]:
+def patches(diff: "SessionDiff") -> dict[str, str]:
+    """Return what edits did, by the uid of their event."""
+    return {uid: "".join(edit.diff for edit in edits) for uid, edits in diffs_by_event(diff).items()}
+
+
+def files_changed(diff: "SessionDiff | None") -> "dict[str, list[EditDiff]]":
     """The edits of each file that were not rewound, in the order the files were first changed."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[EditDiff]] = {}
     for edit in diff.edits if diff else ():
         if not edit.is_abandoned:
             found.setdefault(edit.path, []).append(edit)

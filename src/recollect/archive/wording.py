@@ -4,7 +4,7 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from itertools import dropwhile
@@ -59,41 +59,33 @@ def markdown(text: str) -> Markup:
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "highlight": _fenced}).enable(["table", "strikethrough"])
+    def fenced(text: str, language: str, _attributes: str) -> str:
+        return str(_coloured(text, _lexer(language))) if language else html.escape(text)
+
+    parser = MarkdownIt("commonmark", {"html": False, "highlight": fenced}).enable(["table", "strikethrough"])
     return parser.disable("image")
 
 
-def _fenced(text: str, language: str, _attributes: str) -> str:
-    return str(_coloured(text, _lexer_named(language))) if language else html.escape(text)
-
-
-@lru_cache(maxsize=200)
-def _lexer_named(language: str) -> Lexer | None:
+@lru_cache(maxsize=400)
+def _lexer(language: str, find: Callable[[str], Lexer] = get_lexer_by_name) -> Lexer | None:
+    """The lexer of a language, or of what `find` takes."""
     try:
-        return get_lexer_by_name(language)
-    except ClassNotFound:
-        return None
-
-
-@lru_cache(maxsize=200)
-def _lexer_for(suffix: str) -> Lexer | None:
-    try:
-        return get_lexer_for_filename(f"file.{suffix}")
+        return find(language)
     except ClassNotFound:
         return None
 
 
 def code(text: str, path: str) -> Markup:
     """A piece of a file, highlighted by the file's name."""
-    return _coloured(clean(text), _lexer_for(path.rpartition(".")[2].lower()))
+    return _coloured(clean(text), _lexer(f"file.{path.rpartition('.')[2].lower()}", get_lexer_for_filename))
 
 
 def shell(command: str) -> Markup:
-    return _coloured(clean(command), _lexer_named("bash"))
+    return _coloured(clean(command), _lexer("bash"))
 
 
 def json_text(text: str) -> Markup:
-    return _coloured(clean(text), _lexer_named("json"))
+    return _coloured(clean(text), _lexer("json"))
 
 
 def _coloured(text: str, lexer: Lexer | None) -> Markup:
@@ -294,34 +286,13 @@ def took(seconds: float | None) -> str:
     return duration(seconds) if seconds is not None and seconds >= 1 else ""
 
 
-FILTERS = {
-    "ago": ago,
-    "agent_name": agent_name,
-    "arguments": arguments,
-    "clock": clock,
-    "command_of": command_of,
-    "compact": compact,
-    "content": content,
-    "day": day,
-    "diff_lines": diff_lines,
-    "duration": duration,
-    "exact": exact,
-    "full_day": full_day,
-    "headline": headline,
-    "is_call": is_call,
-    "label": label,
-    "money": money,
-    "number": number,
-    "percent": percent,
-    "plural": plural,
-    "repo_name": repo_name,
+_NAMED = (
+    *(ago, agent_name, arguments, clock, command_of, compact, content, day, diff_lines, duration, exact, full_day),
+    *(headline, is_call, label, money, number, percent, plural, repo_name, short_id, size, speaker, tone, took),
+    *(worded, tool_name, markdown, clean, shell),
+)
+FILTERS = {function.__name__: function for function in _NAMED} | {
+    "json": json_text,
     "shell_word": shlex.quote,
-    "short_id": short_id,
-    "size": size,
-    "speaker": speaker,
     "session_title": title,
-    "tone": tone,
-    "took": took,
-    "worded": worded,
-    "tool_name": tool_name,
 }

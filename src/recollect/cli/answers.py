@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from recollect import knowledge, recall
 from recollect.api import open_memory
 from recollect.cli.find import QueryCommand
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import command, emit, json_option, limit_option, reports_errors
+from recollect.cli.output import command, emit, json_option, limit_option, reports_errors, rest_lines
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -39,56 +39,49 @@ _SHOWN_TRIED = 2
 _ABOUT_COLUMNS = 100
 
 
-def fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
-    names = short_ids({session for fix in fixes for session in fix.sessions})
-    for index, fix in enumerate(fixes):
-        if index:
-            yield ""
-        yield from bold(fix.text)
-        if not fix.is_same_error:
-            yield "  (a similar error, not the same)"
-        if fix.why:
-            yield from detail(f"why: {fix.why}")
-        if fix.quote:
-            yield from detail(f"you asked for it: “{fix.quote}”")
-        if met := _met(fix, names):
-            yield from detail(met)
-        for tried in fix.tried[:_SHOWN_TRIED]:
-            yield from detail(f"did not help before: {tried}")
-        if fix.changed_files:
-            edited = len({step.name for step in fix.steps if step.kind == "edit"})
-            changed = f"{len(fix.changed_files)} of the {plural(edited, 'file')}"
-            yield from detail(f"{changed} changed since: {', '.join(fix.changed_files[:4])}")
-        opened = show_command(names[fix.session_uid], fix.evidence[0].event_uid)
-        yield source(fix.fixed_at, fix.repo, opened, fix.fact_uid[:_FACT_CHARS], _doubt(fix.confidence))
-
-
-def _met(fix: "Fix", names: dict[str, str]) -> str:
-    """How often the fix helped, where else the error was seen, and whether it came back."""
-    others = [names[session] for session in fix.sessions if session != fix.session_uid]
-    return "; ".join(
-        text
-        for text, is_shown in (
-            (f"helped {plural(fix.fixed_count, 'time')}", fix.fixed_count > 1),
-            (f"also seen in {plural(len(others), 'session')} ({', '.join(others[:4])})", others),
-            (f"came back {plural(fix.returns, 'time')} afterwards", fix.returns),
-        )
-        if is_shown
-    )
-
-
-def bold(text: str) -> Iterator[str]:
-    return (click.style(line, bold=True) for line in wrapped(one_line(text)))
+def answer(head: str, details: "Iterable[str | None]", at: str | None, repo: str | None, *parts: str) -> Iterator[str]:
+    """What was learned, what is known about it, and when and where that was, in one line."""
+    yield from (click.style(line, bold=True) for line in wrapped(one_line(head)))
+    for text in filter(None, details):
+        yield from detail(text)
+    shown = [local_time(at)[:10], repo_name(repo), *parts]
+    yield grey(fitted(f"  {' · '.join(one_line(part) for part in shown if part)}", line_columns()))
 
 
 def detail(text: str) -> Iterator[str]:
     return wrapped(one_line(text), "  ", after="    ")
 
 
-def source(at: str | None, repo: str | None, *parts: str) -> str:
-    """When and where something was learned, in one line."""
-    shown = [local_time(at)[:10], repo_name(repo), *parts]
-    return grey(fitted(f"  {' · '.join(one_line(part) for part in shown if part)}", line_columns()))
+def fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
+    names = short_ids({session for fix in fixes for session in fix.sessions})
+    for index, fix in enumerate(fixes):
+        yield from [""] if index else []
+        edited = len({step.name for step in fix.steps if step.kind == "edit"})
+        changed = fix.changed_files or ()
+        details = (
+            "" if fix.is_same_error else "(a similar error, not the same)",
+            fix.why and f"why: {fix.why}",
+            fix.quote and f"you asked for it: “{fix.quote}”",
+            _met(fix, names),
+            *(f"did not help before: {tried}" for tried in fix.tried[:_SHOWN_TRIED]),
+            f"{len(changed)} of the {plural(edited, 'file')} changed since: {', '.join(changed[:4])}"
+            if changed
+            else "",
+        )
+        opened = show_command(names[fix.session_uid], fix.evidence[0].event_uid)
+        about = (opened, fix.fact_uid[:_FACT_CHARS], _doubt(fix.confidence))
+        yield from answer(fix.text, details, fix.fixed_at, fix.repo, *about)
+
+
+def _met(fix: "Fix", names: dict[str, str]) -> str:
+    """How often the fix helped, where else the error was seen, and whether it came back."""
+    others = [names[session] for session in fix.sessions if session != fix.session_uid]
+    parts = (
+        f"helped {plural(fix.fixed_count, 'time')}" if fix.fixed_count > 1 else "",
+        f"also seen in {plural(len(others), 'session')} ({', '.join(others[:4])})" if others else "",
+        f"came back {plural(fix.returns, 'time')} afterwards" if fix.returns else "",
+    )
+    return "; ".join(filter(None, parts))
 
 
 def show_command(session: str, event: str | int) -> str:
@@ -96,9 +89,9 @@ def show_command(session: str, event: str | int) -> str:
     return f"recollect show {session} --at {event[-_UID_CHARS:] if isinstance(event, str) else event}"
 
 
-def digest_command(session: str) -> str:
-    """The command that opens what is left of an evicted session."""
-    return f"recollect digest {session}"
+def _opens(session: str, event: str | int, is_evicted: bool) -> str:
+    """The command that opens an event, or what is left of its session."""
+    return f"evicted, recollect digest {session}" if is_evicted else show_command(session, event)
 
 
 def _doubt(confidence: float) -> str:
@@ -109,40 +102,29 @@ def discussion_lines(exchanges: "Sequence[Discussion]") -> Iterator[str]:
     """Exchanges with what was said in them, and the command that opens each."""
     names = short_ids({exchange.session_uid for exchange in exchanges})
     for exchange in exchanges:
-        yield from bold(f"“{exchange.request}”" if exchange.request else exchange.title or "(no title)")
-        if exchange.answer:
-            yield from detail(f"agent: {exchange.answer}")
-        if exchange.next_steps:
-            yield from detail(f"next: {'; '.join(exchange.next_steps)}")
-        if exchange.reply:
-            yield from detail(f"then you: {exchange.reply}")
-        name = names[exchange.session_uid]
-        opens = f"evicted, {digest_command(name)}" if exchange.evicted else show_command(name, exchange.seq)
-        yield source(exchange.at, exchange.repo, opens)
-
-
-def without_session(origin: "LineOrigin") -> str:
-    commit = (
-        f"it came with {origin.commit[:_UID_CHARS]}, {origin.commit_subject}" if origin.commit else "not committed yet"
-    )
-    evicted = f"; {plural(origin.evicted_edits, 'evicted session')} edited the file" if origin.evicted_edits else ""
-    return one_line(f"{commit}{evicted}")
+        head = f"“{exchange.request}”" if exchange.request else exchange.title or "(no title)"
+        details = (
+            exchange.answer and f"agent: {exchange.answer}",
+            f"next: {'; '.join(exchange.next_steps)}" if exchange.next_steps else "",
+            exchange.reply and f"then you: {exchange.reply}",
+        )
+        opened = _opens(names[exchange.session_uid], exchange.seq, exchange.evicted)
+        yield from answer(head, details, exchange.at, exchange.repo, opened)
 
 
 def origin_lines(origin: "LineOrigin") -> Iterator[str]:
     edit = origin.edit
     assert edit is not None
-    yield from bold(origin.text)
-    asked = f"“{edit.request or edit.title}”" if edit.request or edit.title else "no user request"
-    yield from detail(f"written for: {asked}")
-    if origin.cause:
-        yield from detail(f"it fixed: {origin.cause}")
-    if origin.is_elsewhere:
-        yield from detail(f"found in another repository: {edit.repo or edit.path}")
     commit = f"{origin.commit[:_UID_CHARS]} {origin.commit_subject}" if origin.commit else "not committed yet"
-    yield from detail(f"commit: {commit}")
+    asked = f"“{edit.request or edit.title}”" if edit.request or edit.title else "no user request"
+    details = (
+        f"written for: {asked}",
+        origin.cause and f"it fixed: {origin.cause}",
+        f"found in another repository: {edit.repo or edit.path}" if origin.is_elsewhere else "",
+        f"commit: {commit}",
+    )
     opened = show_command(short_ids({edit.session_uid})[edit.session_uid], edit.event_uid)
-    yield source(edit.ts, None, edit.agent, opened, f"confidence {origin.confidence:.2f}")
+    yield from answer(origin.text, details, edit.ts, None, edit.agent, opened, f"confidence {origin.confidence:.2f}")
 
 
 def change_lines(change: "Uncommitted") -> Iterator[str]:
@@ -150,12 +132,15 @@ def change_lines(change: "Uncommitted") -> Iterator[str]:
     names = short_ids({origin.session_uid for origin in change.sessions})
     for origin in change.sessions:
         latest = max(origin.edits, key=lambda edit: edit.ts or "")
-        yield from bold(latest.title or latest.request or origin.session_uid)
-        for request in dict.fromkeys(edit.request for edit in origin.edits if edit.request):
-            yield from detail(f"for: “{request}”")
+        requests = dict.fromkeys(edit.request for edit in origin.edits if edit.request)
         files = dict.fromkeys(edit.path.removeprefix(f"{change.root}/") for edit in origin.edits)
-        yield from detail(f"{plural(origin.lines, 'line')} in {', '.join(files)}")
-        yield source(latest.ts, None, latest.agent, show_command(names[origin.session_uid], latest.event_uid))
+        details = (
+            *(f"for: “{request}”" for request in requests),
+            f"{plural(origin.lines, 'line')} in {', '.join(files)}",
+        )
+        opened = show_command(names[origin.session_uid], latest.event_uid)
+        head = latest.title or latest.request or origin.session_uid
+        yield from answer(head, details, latest.ts, None, latest.agent, opened)
     known = sum(origin.lines for origin in change.sessions)
     if known < change.lines:
         yield grey(f"{plural(change.lines - known, 'changed line')} of {change.lines} are in no session's edits")
@@ -168,37 +153,32 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
     """Facts in sentences, each with when, by whom and where it was learned, and whether it still holds."""
     names = short_ids({fact.session_uid for fact in facts if fact.session_uid})
     for fact in facts:
-        yield from bold(fact.text)
-        if fact.invalid_at:
-            yield f"  until {local_time(fact.invalid_at)[:10]}, replaced by {(fact.superseded_by or '')[:_FACT_CHARS]}"
-        if fact.until_then:
-            yield from detail(f"until then: {fact.until_then}")
-        if fact.about:
-            yield fitted(f"  in: {one_line(fact.about)}", min(line_columns(), _ABOUT_COLUMNS))
-        if fact.reason and fact.reason not in fact.text:
-            yield from detail(f"because: {fact.reason}")
-        if others := [option for option in fact.alternatives if option not in fact.text]:
-            yield from detail(f"not: {', '.join(others)}")
+        newer, others = fact.superseded_by or "", [option for option in fact.alternatives if option not in fact.text]
+        details = (
+            fact.invalid_at and f"until {local_time(fact.invalid_at)[:10]}, replaced by {newer[:_FACT_CHARS]}",
+            fact.until_then and f"until then: {fact.until_then}",
+            fact.about and fitted(f"in: {one_line(fact.about)}", min(line_columns(), _ABOUT_COLUMNS) - 2),
+            f"because: {fact.reason}" if fact.reason and fact.reason not in fact.text else "",
+            f"not: {', '.join(others)}" if others else "",
+        )
         opened = "remembered"
         if fact.session_uid:
             opened = show_command(names[fact.session_uid], fact.evidence[0].event_uid if fact.evidence else 1)
-        uid = fact.fact_uid[:_FACT_CHARS]
-        yield source(fact.valid_at, fact.repo, _DECIDERS[fact.by], opened, uid, _doubt(fact.confidence))
+        about = (_DECIDERS[fact.by], opened, fact.fact_uid[:_FACT_CHARS], _doubt(fact.confidence))
+        yield from answer(fact.text, details, fact.valid_at, fact.repo, *about)
+
+
+def _with_discussions(lines: Iterator[str], heading: str, exchanges: "Sequence[Discussion]") -> Iterator[str]:
+    """What is known, then the exchanges it came up in, below a heading."""
+    yield from lines
+    if exchanges:
+        yield heading
+        yield from discussion_lines(exchanges)
 
 
 _LINE = re.compile(r"(?P<path>(?!\w+://).*[^/:]):(?P<line>[1-9]\d{0,8})")
-
-
 _NAMES_A_FILE = re.compile(r"/|\.[A-Za-z]")
-
-
-_SHOWN_FIXES = 3
-
-
-_SHOWN_STEPS = 15
-
-
-_SHOWN_FACTS, _SHOWN_DECISIONS = 5, 30
+_SHOWN_FIXES, _SHOWN_STEPS, _SHOWN_FACTS, _SHOWN_DECISIONS = 3, 15, 5, 30
 
 
 @command(cls=QueryCommand)
@@ -220,19 +200,14 @@ def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bo
     if not text.strip():
         raise UsageError("Give the text of an error", "for example `pytest 2>&1 | recollect fix`")
     with open_fresh() as memory:
-        fixes = memory.knowledge.fixes(text, limit if as_json else limit or _SHOWN_FIXES, repo=repo)
+        fixes = memory.knowledge.fixes(text, limit, repo=repo)
         is_known = any(fix.is_same_error for fix in fixes)
         exchanges = [] if is_known else memory.knowledge.discussions(text, limit=_SHOWN_FIXES, is_error=True)
     if not fixes and not exchanges:
         raise NotFound("No session met this error or a similar one", "`recollect search` searches for its words")
-    emit([*fixes, *exchanges], as_json, lambda _: _answers_to_error(fixes, exchanges))
-
-
-def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
-    yield from fix_lines(fixes)  # each says whether it is of a similar error
-    if exchanges:
-        yield "It, or one like it, came up in:" if fixes else "No fix of this error is on record. It came up in:"
-        yield from discussion_lines(exchanges)
+    # Each fix says whether it is of a similar error.
+    heading = "It, or one like it, came up in:" if fixes else "No fix of this error is on record. It came up in:"
+    emit([*fixes, *exchanges], as_json, _with_discussions(fix_lines(fixes), heading, exchanges))
 
 
 @command()
@@ -261,8 +236,7 @@ def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | No
         if not change.files:
             raise NotFound(f"Nothing is uncommitted here: {change.root}")
         if not change.sessions:
-            hint = "it may have been typed by hand"
-            raise NotFound(f"No session wrote this change: {change.root}", hint)
+            raise NotFound(f"No session wrote this change: {change.root}", "it may have been typed by hand")
         emit(change, as_json, change_lines)
         return
     named = _LINE.fullmatch(topic[0]) if len(topic) == 1 else None
@@ -273,23 +247,22 @@ def why(topic: tuple[str, ...], is_diff: bool, filters: Filters, limit: int | No
         with open_fresh() as memory:
             origin = memory.knowledge.line(named["path"], int(named["line"]))
         if origin.edit is None:
-            raise NotFound(f"No session wrote this line: {topic[0]}", without_session(origin))
+            commit = origin.commit and f"it came with {origin.commit[:_UID_CHARS]}, {origin.commit_subject}"
+            count = plural(origin.evicted_edits, "evicted session")
+            evicted = f"; {count} edited the file" if origin.evicted_edits else ""
+            hint = one_line(f"{commit or 'not committed yet'}{evicted}")
+            raise NotFound(f"No session wrote this line: {topic[0]}", hint)
         emit(origin, as_json, origin_lines)
         return
     with open_fresh() as memory:
-        answers = memory.knowledge.why(" ".join(topic), filters, limit=limit if as_json else limit or _SHOWN_FACTS)
+        answers = memory.knowledge.why(" ".join(topic), filters, limit=limit)
     if not answers:
         raise NotFound(f"Nothing is known about: {' '.join(topic)}", "`recollect search` searches for the words")
-    emit(answers, as_json, lambda answers: _reason_lines(" ".join(topic), answers))
-
-
-def _reason_lines(topic: str, answers: "Sequence[Fact | Discussion]") -> Iterator[str]:
     facts = [answer for answer in answers if isinstance(answer, knowledge.Fact)]
     exchanges = [answer for answer in answers if isinstance(answer, recall.Discussion)]
-    yield from fact_lines(facts)
-    if exchanges:
-        yield "It was also discussed in:" if facts else f"No decision on record about {topic}. It was discussed in:"
-        yield from discussion_lines(exchanges)
+    unknown = f"No decision on record about {' '.join(topic)}. It was discussed in:"
+    heading = "It was also discussed in:" if facts else unknown
+    emit(answers, as_json, _with_discussions(fact_lines(facts), heading, exchanges))
 
 
 @command()
@@ -304,35 +277,24 @@ def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
     recollect how add a command line flag
     """
     with open_fresh() as memory:
-        routes = memory.knowledge.how(" ".join(goal), filters)
-        exchanges = [] if routes else memory.knowledge.discussions(" ".join(goal), filters)
+        words = " ".join(goal)
+        routes = memory.knowledge.how(words, filters)
+        exchanges = [] if routes else memory.knowledge.discussions(words, filters)
     if not routes and not exchanges:
-        raise NotFound(
-            f"No session reached a goal like this: {' '.join(goal)}", "`recollect search` searches for its words"
-        )
-    emit(routes or exchanges, as_json, lambda _: _ways_to(" ".join(goal), routes, exchanges))
-
-
-def _ways_to(goal: str, routes: "Sequence[Route]", exchanges: "Sequence[Discussion]") -> Iterator[str]:
-    yield from _route_lines(routes)
-    if exchanges:
-        yield f"No session is known to have reached this goal: {goal}. It came up in:"
-        yield from discussion_lines(exchanges)
+        raise NotFound(f"No session reached a goal like this: {words}", "`recollect search` searches for its words")
+    heading = f"No session is known to have reached this goal: {words}. It came up in:"
+    emit(routes or exchanges, as_json, _with_discussions(_route_lines(routes), heading, exchanges))
 
 
 def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
     names = short_ids({route.session_uid for route in routes})
     for route in routes:
-        yield from bold(route.goal)
-        for step in route.steps[:_SHOWN_STEPS]:
-            yield from detail(step)
-        if len(route.steps) > _SHOWN_STEPS:
-            yield grey(f"  {plural(len(route.steps) - _SHOWN_STEPS, 'more step')}")
+        rest = len(route.steps) - _SHOWN_STEPS
+        steps = (*route.steps[:_SHOWN_STEPS], plural(rest, "more step") if rest > 0 else "")
         spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
         spent += "" if route.is_confirmed else ", not confirmed by tests or the user"
-        name = names[route.session_uid]
-        opens = f"evicted, {digest_command(name)}" if route.evicted else show_command(name, route.request_uid)
-        yield source(route.at, route.repo, opens, spent)
+        opened = _opens(names[route.session_uid], route.request_uid, route.evicted)
+        yield from answer(route.goal, steps, route.at, route.repo, opened, spent)
 
 
 class _Decisions(click.Group):
@@ -382,22 +344,16 @@ def decisions(
         if not is_all and not as_json:
             everything = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=True)
             others = len(everything) - len(decided)
-    shown = decided[:limit] if as_json else decided
-    emit(shown, as_json, lambda decided: _decision_lines(decided, limit or _SHOWN_DECISIONS, others))
+    emit(decided[:limit], as_json, lambda shown: _decision_lines(shown, len(decided), others))
 
 
-def _decision_lines(decided: "Sequence[Fact]", limit: int, others: int) -> Iterator[str]:
-    yield from fact_lines(decided[:limit])
-    yield from rest_lines(limit, len(decided), "decision")
-    if not decided:
+def _decision_lines(shown: "Sequence[Fact]", total: int, others: int) -> Iterator[str]:
+    yield from fact_lines(shown)
+    yield from rest_lines(len(shown), total, "decision")
+    if not shown:
         yield "No decisions: `recollect remember` adds one"
     if others > 0:
         yield grey(f"{number(others)} more with --all: commits and less certain ones")
-
-
-def rest_lines(shown: int, total: int, thing: str) -> Iterator[str]:
-    if total > shown:
-        yield grey(f"{shown:,} of {plural(total, thing)} · more: --limit {total}")
 
 
 @command("import", below=decisions)
@@ -414,7 +370,7 @@ def import_(file: str, repo: str | None, as_json: bool) -> None:
     """
     with open_memory(create=False) as memory:
         added = memory.knowledge.import_decisions(file, repo=repo)
-    emit({"added": added}, as_json, lambda _: [f"{plural(added, 'decision')} added"])
+    emit({"added": added}, as_json, [f"{plural(added, 'decision')} added"])
 
 
 @command()
@@ -429,4 +385,4 @@ def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json
     """
     with open_memory(create=False) as memory:
         fact = memory.knowledge.remember(" ".join(text), topic=topic, repo=repo)
-    emit(fact, as_json, lambda fact: [f"Remembered as {fact.fact_uid}"])
+    emit(fact, as_json, [f"Remembered as {fact.fact_uid}"])

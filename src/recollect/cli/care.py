@@ -1,7 +1,7 @@
-"""Commands that look after the store: doctor, backup, restore, export, import, retention, schedule."""
+"""Commands that look after the store or write copies: doctor, backup, export, archive, import, retention, schedule."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,12 @@ import click
 
 from recollect import api, care, live
 from recollect.api import make_room, open_memory
-from recollect.cli.options import SESSION
+from recollect.cli.options import SESSION, open_fresh
 from recollect.cli.output import (
     command,
     confirm,
     emit,
+    first_lines,
     json_option,
     repo_option,
     reports_errors,
@@ -21,18 +22,20 @@ from recollect.cli.output import (
     yes_option,
 )
 from recollect.cli.sweep import budget_lines, print_budget_warnings
-from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size, wrapped
+from recollect.cli.terminal import local_time, no_sessions, one_line, plural, shown_progress, size, wrapped
 from recollect.clock import rfc3339
-from recollect.errors import UsageError
+from recollect.errors import NotFound, UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.api import DigestPages
-    from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport, Schedule
-    from recollect.live import ImportReport as JsonlReport
+    from recollect.api import Archive, Memory
+    from recollect.care import BackupReport, ExportReport, Finding, RepairReport, RestoreReport, Schedule
     from recollect.retention import Outlook
-    from recollect.store import Eviction
+    from recollect.schema import Session
 
+_FORMATS = ("md", "html", "json")
+_NAMED = "the file is named after the day and the title"
+_UNNOTED = "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 _MOST_ROWS = 20  # of a finding, and of skipped lines
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
@@ -115,21 +118,12 @@ def backup(file: str, as_json: bool) -> None:
     """
     with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.backup(file, show)
-    emit(report, as_json, _backup_lines)
-
-
-def _backup_lines(report: "BackupReport") -> Iterator[str]:
-    yield f"Wrote and verified {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
-    yield from _unnoted_lines(report)
+    done = f"Wrote and verified {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
+    emit(report, as_json, [done, None if report.is_noted else _UNNOTED])
 
 
 def _held(report: "BackupReport | RestoreReport | ExportReport") -> str:
     return f"{plural(report.sessions, 'session')}, {plural(report.events, 'event')}"
-
-
-def _unnoted_lines(report: "BackupReport | ExportReport") -> Iterator[str]:
-    if not report.is_noted:
-        yield "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 
 
 @command()
@@ -146,15 +140,13 @@ def restore(file: str, yes: bool, as_json: bool) -> None:
 
     with shown_progress() as show:
         report = api.restore(file, confirm=ask, progress=show)
-    emit(report, as_json, _restore_lines)
-
-
-def _restore_lines(report: "RestoreReport") -> Iterator[str]:
-    yield f"Restored {_held(report)} as of {local_time(report.made_at)}: {one_line(report.folder)}"
-    if report.set_aside:
-        yield f"The old store is kept: {one_line(report.set_aside)}"
-    if report.settings:
-        yield f"The backup's settings were not applied; copy what you need from: {one_line(report.settings)}"
+    left_out = "The backup's settings were not applied; copy what you need from"
+    lines = (
+        f"Restored {_held(report)} as of {local_time(report.made_at)}: {one_line(report.folder)}",
+        f"The old store is kept: {one_line(report.set_aside)}" if report.set_aside else None,
+        f"{left_out}: {one_line(report.settings)}" if report.settings else None,
+    )
+    emit(report, as_json, lines)
 
 
 @command()
@@ -184,26 +176,20 @@ def export(path: str, sessions: tuple[str, ...], repo: str | None, digests: bool
         if digests:
             chosen = memory.with_sub_agents(sessions) if sessions else memory.sessions(Filters(repo=repo))
             pages = memory.archives.write_digests(path, chosen, show)
-            emit(pages, as_json, _digest_lines)
+            without, foreign = pages.without_digest, "Left alone, because Recollect did not write it"
+            lines = (
+                f"Wrote {plural(pages.written, 'digest')}: {one_line(pages.path)}",
+                f"{plural(without, 'session')} without a digest of their own" if without else None,
+                *(f"{foreign}: {one_line(name)}" for name in pages.foreign),
+            )
+            emit(pages, as_json, lines)
             return
         report = memory.export(path, sessions, repo=repo, progress=show)
-    emit(report, as_json, _export_lines)
+    done = f"Exported {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
+    emit(report, as_json, [done, None if report.is_noted else _UNNOTED])
     if report.damaged and not as_json:
         damaged = plural(report.damaged, "damaged event")
         click.echo(f"Left out {damaged}: `recollect doctor --repair` may help", err=True)
-
-
-def _export_lines(report: "ExportReport") -> Iterator[str]:
-    yield f"Exported {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
-    yield from _unnoted_lines(report)
-
-
-def _digest_lines(pages: "DigestPages") -> Iterator[str]:
-    yield f"Wrote {plural(pages.written, 'digest')}: {one_line(pages.path)}"
-    if pages.without_digest:
-        yield f"{plural(pages.without_digest, 'session')} without a digest of their own"
-    for name in pages.foreign:
-        yield f"Left alone, because Recollect did not write it: {one_line(name)}"
 
 
 @command(name="import")
@@ -226,42 +212,34 @@ def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None
         raise UsageError("Only `jsonl` takes a folder and `--dry-run`", "recollect import jsonl FOLDER --dry-run")
     with open_memory() as memory, shown_progress() as show:
         report = memory.import_sessions(path, show)
-    emit(report, as_json, _import_lines)
-
-
-def _import_lines(report: "ImportReport") -> Iterator[str]:
     new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
-    yield f"Imported {plural(report.sessions, 'session')}: {new}"
-    if report.different:
-        different = plural(report.different, "session")
-        yield f"{different} differ from the export: they have grown here, or were redacted by other rules"
-    if report.forgotten:
-        yield f"Left out {plural(report.forgotten, 'forgotten session')}"
-    if report.excluded:
-        yield f"Left out {plural(report.excluded, 'excluded session')}"
-    if not report.is_settled:
-        yield "A sweep is running: run `recollect sweep` afterwards to list the imported sessions"
+    differ = "differ from the export: they have grown here, or were redacted by other rules"
+    wait = "A sweep is running: run `recollect sweep` afterwards to list the imported sessions"
+    lines = (
+        f"Imported {plural(report.sessions, 'session')}: {new}",
+        f"{plural(report.different, 'session')} {differ}" if report.different else None,
+        f"Left out {plural(report.forgotten, 'forgotten session')}" if report.forgotten else None,
+        f"Left out {plural(report.excluded, 'excluded session')}" if report.excluded else None,
+        None if report.is_settled else wait,
+    )
+    emit(report, as_json, lines)
 
 
 def _import_jsonl(folder: Path, dry_run: bool, as_json: bool) -> None:
     with open_memory() as memory:
         report = live.Backfill(live.Live(memory)).run(folder, dry_run=dry_run)
-    emit(report, as_json, _jsonl_lines)
-    if report.failures:
-        sys.exit(3)
-
-
-def _jsonl_lines(report: "JsonlReport") -> Iterator[str]:
     verb = "Would import" if report.is_dry_run else "Imported"
     new = f"{plural(report.messages_new, 'new message')}, {plural(report.sessions_new, 'new session')}"
-    yield f"{verb} {plural(report.files, 'file')}: {new}; {report.messages_known:,} already stored"
-    if report.skipped:
-        yield f"Skipped {plural(len(report.skipped), 'line')}:"
-    yield from (f"  {one_line(path)}:{number}  {reason}" for path, number, reason in report.skipped[:_MOST_ROWS])
-    if len(report.skipped) > _MOST_ROWS:
-        yield f"  and {len(report.skipped) - _MOST_ROWS:,} more: `--json` lists them"
-    for path, reason in report.failures:
-        yield f"Cannot read ({one_line(reason)}): {one_line(path)}"
+    skipped = (f"{one_line(path)}:{number}  {reason}" for path, number, reason in report.skipped)
+    lines = (
+        f"{verb} {plural(report.files, 'file')}: {new}; {report.messages_known:,} already stored",
+        f"Skipped {plural(len(report.skipped), 'line')}:" if report.skipped else None,
+        *first_lines(skipped, _MOST_ROWS),
+        *(f"Cannot read ({one_line(reason)}): {one_line(path)}" for path, reason in report.failures),
+    )
+    emit(report, as_json, lines)
+    if report.failures:
+        sys.exit(3)
 
 
 _REASON_COLUMNS = 22
@@ -300,25 +278,23 @@ def retention(context: click.Context, dry_run: bool, as_json: bool) -> None:
 
 def _outlook_lines(outlook: "Outlook") -> Iterator[str]:
     yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
-    yield from map(_eviction_line, outlook.evictions[:_MOST_ROWS])
-    if len(outlook.evictions) > _MOST_ROWS:
-        yield f"  and {plural(len(outlook.evictions) - _MOST_ROWS, 'more session')}: --json lists all"
+    held = ((row.held.ended_ms, row.held.bytes, row.reason, row.held.session_uid) for row in outlook.evictions)
+    yield from _loss_lines(held)
     if outlook.evictions:
         count = plural(len(outlook.evictions), "session")
         yield f"{count} would be evicted, {size(outlook.bytes_after)} would remain"
     else:
         yield "Nothing would be evicted"
-    for loss in outlook.lost[:_MOST_ROWS]:
-        lost_at = local_time(rfc3339(loss.at_ms))[:10]
-        yield f"  {lost_at}  {size(loss.bytes):>8}  {loss.event:<{_REASON_COLUMNS}}  {one_line(loss.session_uid)}"
-    if len(outlook.lost) > _MOST_ROWS:
-        yield f"  and {len(outlook.lost) - _MOST_ROWS} more: --json lists all"
+    yield from _loss_lines((loss.at_ms, loss.bytes, loss.event, loss.session_uid) for loss in outlook.lost)
 
 
-def _eviction_line(eviction: "Eviction") -> str:
-    held = eviction.held
-    last = local_time(rfc3339(held.ended_ms) if held.ended_ms else None)[:10]
-    return f"  {last}  {size(held.bytes):>8}  {eviction.reason:<{_REASON_COLUMNS}}  {one_line(held.session_uid)}"
+def _loss_lines(rows: Iterable[tuple[int | None, int, str, str]]) -> Iterator[str]:
+    """Sessions whose raw detail goes or went: the day, how much it is, why."""
+    lines = []
+    for at_ms, count, why, session_uid in rows:
+        day = local_time(rfc3339(at_ms) if at_ms else None)[:10]
+        lines.append(f"{day}  {size(count):>8}  {why:<{_REASON_COLUMNS}}  {one_line(session_uid)}")
+    return first_lines(lines, _MOST_ROWS)
 
 
 @command(below=retention)
@@ -338,7 +314,7 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
             memory.rehydrate(chosen, show)
         events = len(memory.events(chosen, with_copies=True))
     done = f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}"
-    emit({"session_uid": chosen.session_uid, "events": events}, as_json, lambda _: [done])
+    emit({"session_uid": chosen.session_uid, "events": events}, as_json, [done])
 
 
 @command()
@@ -364,7 +340,7 @@ def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json
         is_done = True
     installed = ["Installed; `recollect schedule --remove` uninstalls it"] if is_done else []
     said = installed if not is_removal else ["Removed" if is_done else "No schedule is installed"]
-    emit(planned.to_json() | {"is_done": is_done}, as_json, lambda _: said)
+    emit(planned.to_json() | {"is_done": is_done}, as_json, said)
 
 
 def _schedule_lines(planned: "Schedule") -> Iterator[str]:
@@ -375,3 +351,61 @@ def _schedule_lines(planned: "Schedule") -> Iterator[str]:
         yield planned.cron_line
     for words in planned.on:
         yield f"$ {' '.join(words)}"
+
+
+@command()
+@click.argument("sessions", nargs=-1, type=SESSION)
+@click.option(
+    "--format", "format_", type=click.Choice(_FORMATS), default="md", help="Write md (default), html or json."
+)
+@click.option("--tools", is_flag=True, help="In Markdown: add a line for each tool call and its result.")
+@click.option("--diffs", is_flag=True, help="In Markdown: add what each edit changed.")
+@click.option("--all", "is_all", is_flag=True, help="Archive every session except sub-agents and those without work.")
+@click.option(
+    "--to",
+    "-o",
+    "folder",
+    metavar="DIR",
+    type=click.Path(),
+    default="conversations",
+    help="Write into DIR (conversations).",
+)
+def archive(
+    sessions: tuple[str, ...], format_: str, tools: bool, diffs: bool, is_all: bool, folder: str, as_json: bool
+) -> None:
+    """Write sessions as documents to read, keep or share.
+
+    A file is named after the day and the title: conversations/2026-11-15-fix-the-failing-test.md. It never replaces
+    an existing file. Commands then accept its name for the session:
+    `recollect show 2026-11-15-fix-the-failing-test.md`.
+
+    \b
+    recollect archive last
+    recollect archive 3f2a91c4 --tools --diffs --to ~/notes
+    recollect archive 3f2a91c4 --format html
+    recollect archive --all --format json --to ~/backup
+    """
+    if is_all == bool(sessions):
+        raise UsageError("Give either sessions or `--all`", "`recollect sessions` lists ids and titles")
+    if Path(folder).suffix.lstrip(".") in _FORMATS and not Path(folder).is_dir():
+        raise UsageError(f"`--to` takes a folder, not a file: {folder}", _NAMED)
+    with open_fresh(read_only=False) as memory, shown_progress() as show:
+        named = [_archived(memory, name) for name in sessions]
+        chosen = named or memory.sessions(roots_only=True, is_idle=False)
+        written = memory.archives.write_all(chosen, folder, format_, tools=tools, diffs=diffs, progress=show)
+    emit(written, as_json, _archive_lines, no_sessions())
+
+
+def _archived(memory: "Memory", name: str) -> "Session":
+    try:
+        return memory.session(name)
+    except NotFound:
+        if Path(name).suffix.lstrip(".") not in _FORMATS:
+            raise
+        raise UsageError(f"No session is called {name}; `--to DIR` names the folder to write into", _NAMED) from None
+
+
+def _archive_lines(written: "list[Archive]") -> Iterator[str]:
+    yield from (f"Archived: {one_line(document.path)}" for document in written[:_MOST_ROWS])
+    if len(written) > _MOST_ROWS:
+        yield f"and {plural(len(written) - _MOST_ROWS, 'more session')}"

@@ -18,19 +18,18 @@ _SECTIONS = {
     "Find": dict.fromkeys(("search", "history", "recent", "blame"), "find")
     | dict.fromkeys(("fix", "why", "how", "decisions", "remember"), "answers")
     | {"knowledge": "knowledge"},
-    "Continue": dict.fromkeys(("resume", "open", "handoff"), "resume") | {"group": "groups"},
+    "Continue": dict.fromkeys(("resume", "open", "handoff", "group"), "resume"),
     "Review": dict.fromkeys(("sessions", "show", "digest", "signals"), "sessions")
-    | {"diff": "transcript", "stats": "stats"}
-    | dict.fromkeys(("mark", "archive", "web"), "browse"),
-    "Set up": dict.fromkeys(("install", "uninstall", "hooks", "mcp"), "inside")
+    | {"diff": "transcript", "stats": "stats", "mark": "sessions", "archive": "care", "web": "setup"},
+    "Set up": dict.fromkeys(("install", "uninstall", "hooks", "mcp"), "setup")
     | {"statusline": "stats"}
     | dict.fromkeys(("sweep", "watch", "demo"), "sweep")
     | {"schedule": "care"}
-    | dict.fromkeys(("track", "exclude", "config", "completion"), "settings"),
+    | dict.fromkeys(("track", "exclude", "config", "completion"), "setup"),
     "Look after": {"status": "sweep"}
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import", "retention"), "care")
     | dict.fromkeys(("forget", "redact"), "privacy"),
-    "Build": {"live": "inside"},
+    "Build": {"live": "setup"},
 }
 _MODULES = {name: module for names in _SECTIONS.values() for name, module in names.items()}
 # Names of earlier versions and the words that they stand for now: they still work, and say so.
@@ -157,12 +156,8 @@ def main(context: click.Context) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks `✓` must not end a command
-    if context.invoked_subcommand is None:
-        _without_command(context)
-
-
-def _without_command(context: click.Context) -> None:
-    """Run the picker on a terminal, print the help elsewhere."""
+    if context.invoked_subcommand is not None:
+        return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(context.get_help())
         return

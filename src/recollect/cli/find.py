@@ -18,7 +18,7 @@ from recollect.cli.listing import (
     visit_lines,
 )
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import command, emit, limit_option, offset_option, print_json
+from recollect.cli.output import command, emit, limit_option, offset_option, print_json, print_lines
 from recollect.cli.terminal import (
     fitted,
     grey,
@@ -43,6 +43,7 @@ _SHOWN_VISITS, _SHOWN_EDITS = 20, 50
 _RANKED, _MOST_RANKED = 10, 100  # sessions
 _MATCHES, _MOST_MATCHES = 3, 100  # of a session
 _MARGIN = 20
+_NO_EDITS = "No edits of this file: `recollect blame --all` lists the sessions that mention it"
 _LEAST_COLUMNS = 20  # of a text that is cut, however narrow the terminal is
 SPEAKERS = {
     kinds.USER_MSG: ("you", "green"),
@@ -182,16 +183,11 @@ def search(
         )
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
-    else:
-        is_detailed = explain or matches is not None or options["context"] > 0
-        most = of_session if is_whole else None
-        lines = answer_lines(answer, options["offset"], most, is_detailed=is_detailed, explain=explain)
-        if is_whole:
-            from recollect.cli.output import print_lines  # other searches start sooner without it
-
-            print_lines(lines)
-        else:
-            click.echo("\n".join(lines))
+        return
+    is_detailed = explain or matches is not None or options["context"] > 0
+    most = of_session if is_whole else None
+    lines = answer_lines(answer, options["offset"], most, is_detailed=is_detailed, explain=explain)
+    print_lines(lines, no_pager=not is_whole)
 
 
 history = QueryCommand(
@@ -211,14 +207,14 @@ def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> N
     """
     with open_fresh() as memory:
         answer = memory.recent(filters, limit=limit or _RANKED, offset=offset)
-    emit(answer, as_json, lambda answer: answer_lines(answer, offset))
+    emit(answer, as_json, answer_lines(answer, offset))
 
 
 @command()
 @click.argument("path")
 @click.option("--all", "is_all", is_flag=True, help="List the sessions that edited or mention it, not the edits.")
 @filter_options
-@limit_option("edits", _SHOWN_EDITS)
+@limit_option("edits", _SHOWN_EDITS, varies=True)
 @offset_option
 def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List the edits that wrote a file, across renames.
@@ -233,26 +229,21 @@ def blame(path: str, is_all: bool, filters: Filters, limit: int | None, offset: 
         edits = [] if is_all else memory.blame(path, filters)
         rows: Sequence[FileVisit | FileEdit] = memory.files(path, filters) if is_all else edits
         evicted = 0 if is_all else memory.evicted_edits(path)
-    shown = limit or _on_a_screen(_SHOWN_VISITS if is_all else _SHOWN_EDITS)
-    listed = rows[offset : offset + (limit or len(rows) if as_json else shown)]
+    # A person gets as many things of two lines as the terminal shows at once.
+    on_screen = max(1, min(_SHOWN_VISITS if is_all else _SHOWN_EDITS, (line_count() - _LINES_AROUND) // 2))
+    listed = rows[offset : offset + (limit or (len(rows) if as_json else on_screen))]
     if is_all:
-        emit_page(listed, as_json, visit_lines, offset, len(rows), "session", f"next: recollect blame {_quoted(path)}")
+        following, empty = f"next: recollect blame {_quoted(path)}", "No session touched or discussed this path"
+        emit_page(listed, as_json, visit_lines, empty, following, part=(offset, len(rows), "session"))
     else:
-        emit_page(listed, as_json, _edit_lines, offset, len(rows), "edit", *map(_next_diff, edits[offset : offset + 1]))
+        first, empty = edits[offset : offset + 1], _NO_EDITS
+        name = "".join(short_ids(edit.session_uid for edit in first).values())
+        following = "".join(f"next: recollect diff {name} {_quoted(edit.path.rpartition('/')[2])}" for edit in first)
+        emit_page(listed, as_json, _edit_lines, empty, following, part=(offset, len(rows), "edit"))
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         hint = "`recollect blame --all` lists them"
         click.echo(f"note: {sessions} edited it but are kept as digests only: {hint}", err=True)
-
-
-def _next_diff(edit: "FileEdit") -> str:
-    name = short_ids([edit.session_uid])[edit.session_uid]
-    return f"next: recollect diff {name} {_quoted(edit.path.rpartition('/')[2])}"
-
-
-def _on_a_screen(most: int) -> int:
-    """How many things of two lines each are listed: what the terminal shows at once."""
-    return max(1, min(most, (line_count() - _LINES_AROUND) // 2))
 
 
 def _quoted(path: str) -> str:
@@ -281,9 +272,8 @@ def answer_lines(
     names = short_ids([*(hit.session_uid for hit in answer.hits), *of_matches])
     table = hit_table(answer.hits, list(map(_title, answer.hits)), list(map(_mark, answer.hits)), names)
     on_screen = (line_count() - _LINES_AROUND - len(notes)) // max(1, len(answer.hits)) - 1
-    if answer.hits:
-        yield table.heading
-    for place, (hit, head) in enumerate(zip(answer.hits, table.lines, strict=True)):
+    yield from table[:1]
+    for place, (hit, head) in enumerate(zip(answer.hits, table[1:], strict=True)):
         yield from [""] if place and is_detailed else []
         yield head
         if hit.decided:
@@ -327,20 +317,24 @@ def _detail_lines(hit: "SessionHit", names: Mapping[str, str], explain: bool) ->
     if explain:
         yield grey(f"  score {hit.score}: {one_line(hit.why)}")
     matches = {match.event_uid: match for match in hit.matches}
-    events: dict[str, Glimpse | Match] = {}
-    order: dict[str, tuple[bool, str, int]] = {}
+    events: dict[str, tuple[bool, str, int, Glimpse | Match]] = {}  # each with its place
     for match in hit.matches:
         around: list[Glimpse | Match] = [*match.before, match, *match.after]
         for item in around:
-            events[item.event_uid] = item
-            order[item.event_uid] = (match.session_uid != hit.session_uid, match.session_uid, item.seq)
+            place = (match.session_uid != hit.session_uid, match.session_uid, item.seq)
+            events[item.event_uid] = (*place, item)
     start, end = hit.first_request, hit.ending
     if start and start.event_uid not in events and not begins_with(one_line(start.snippet), _title(hit)):
         yield _line("start", "bright_black", start.snippet)
-    for uid in sorted(events, key=order.__getitem__):
-        found = matches.get(uid)
-        yield _match_line(found, hit, names) if found else _glimpse_line(events[uid])
-        if found and explain:
+    for *_, item in sorted(events.values(), key=lambda event: event[:3]):
+        found = matches.get(item.event_uid)
+        if found is None:
+            label, _ = SPEAKERS.get(item.kind, (item.kind, ""))
+            text = fitted(one_line(item.snippet), max(_LEAST_COLUMNS, line_columns() - _MARGIN))
+            yield grey(f"  {'':6}  {label:<8}  {text}")
+            continue
+        yield _match_line(found, hit, names)
+        if explain:
             exact = "" if found.is_exact else ", words only"
             yield grey(f"{'':{_MARGIN}}score {found.score}, {one_line(found.why)}{exact}, event {found.event_uid}")
     if end and end != start and end.event_uid not in events:
@@ -368,19 +362,12 @@ def _line(label: str, colour: str, text: str, seq: str = "", words: "Sequence[st
     return f"  {grey(f'{seq:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {within}{body}"
 
 
-def _glimpse_line(item: "Glimpse | Match") -> str:
-    label, _ = SPEAKERS.get(item.kind, (item.kind, ""))
-    text = fitted(one_line(item.snippet), max(_LEAST_COLUMNS, line_columns() - _MARGIN))
-    return grey(f"  {'':6}  {label:<8}  {text}")
-
-
 def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
     """Edits by session and request, newest first."""
     groups = [list(group) for _, group in groupby(edits, key=lambda edit: (edit.session_uid, edit.request_seq))]
-    table = request_table([group[0] for group in groups])
-    if edits:
-        yield table.heading
-    for head, group in zip(table.lines, groups, strict=True):
+    heading, *heads = request_table([group[0] for group in groups])
+    yield heading
+    for head, group in zip(heads, groups, strict=True):
         yield head
         for edit in group:
             renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
@@ -389,5 +376,3 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
             # A path is cut at its beginning: its end says which file it is.
             path = edit.path if width(edit.path) <= room else f"…{edit.path[-max(1, room - 1) :]}"
             yield _line("edit", "yellow", f"{counts}{path}{renamed}", f"#{edit.seq}")
-    if not edits:
-        yield "No edits of this file: `recollect blame --all` lists the sessions that mention it"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.api import open_memory
-from recollect.cli.answers import detail, fact_lines, rest_lines, show_command
+from recollect.cli.answers import detail, fact_lines, show_command
 from recollect.cli.options import filter_options, open_fresh
-from recollect.cli.output import command, emit, json_option, limit_option, reports_errors
+from recollect.cli.output import command, emit, json_option, limit_option, reports_errors, rest_lines
 from recollect.cli.terminal import (
     duration,
     fitted,
@@ -32,6 +32,7 @@ from recollect.recall import Filters
 if TYPE_CHECKING:
     from recollect.knowledge import Audit, Graph, Rehearsal, Workflows
     from recollect.knowledge.graphiti import Forecast, Pushed
+
 
 _SHOWN_WORKFLOWS, _SHOWN_REPEATS, _SHOWN_NODES = 12, 10, 60
 _COUNTED = (
@@ -88,25 +89,24 @@ def workflows(filters: Filters, limit: int | None, format_: str | None, as_json:
             click.echo(memory.knowledge.graph_document(graph, format_), nl=False)
             return
         known = memory.knowledge.workflows(filters)
-    if as_json:
-        known = replace(known, workflows=known.workflows[:limit], failing=known.failing[:limit])
-    emit(known, as_json, lambda known: _workflow_lines(known, limit or _SHOWN_WORKFLOWS))
+    shown = replace(known, workflows=known.workflows[:limit], failing=known.failing[:limit])
+    emit(shown, as_json, lambda shown: _workflow_lines(shown, len(known.workflows)))
 
 
-def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
-    uids = {workflow.session_uid for workflow in known.workflows}
-    names = short_ids(uids | {failing.session_uid for failing in known.failing if failing.session_uid})
-    yield f"{plural(len(known.workflows), 'workflow')} in {plural(known.exchanges, 'exchange')}"
-    for workflow in known.workflows[:limit]:
+def _workflow_lines(shown: "Workflows", total: int) -> Iterator[str]:
+    uids = {workflow.session_uid for workflow in shown.workflows}
+    names = short_ids(uids | {failing.session_uid for failing in shown.failing if failing.session_uid})
+    yield f"{plural(total, 'workflow')} in {plural(shown.exchanges, 'exchange')}"
+    for workflow in shown.workflows:
         rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
         yield from detail(" → ".join(workflow.steps))
         times = f"{plural(workflow.support, 'time')} in {plural(workflow.sessions, 'session')}"
-        shown = show_command(names[workflow.session_uid], workflow.event_uid)
-        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift} · {shown}", line_columns()))
-    yield from rest_lines(limit, len(known.workflows), "workflow")
-    if known.failing:
+        opened = show_command(names[workflow.session_uid], workflow.event_uid)
+        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift} · {opened}", line_columns()))
+    yield from rest_lines(len(shown.workflows), total, "workflow")
+    if shown.failing:
         yield "Commands that fail:"
-    for failing in known.failing[:limit]:
+    for failing in shown.failing:
         yield from detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}")
         if failing.session_uid and failing.event_uid:
             yield grey(f"    last: {show_command(names[failing.session_uid], failing.event_uid)}")
@@ -126,9 +126,8 @@ def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     """
     with open_fresh() as memory:
         rehearsal = memory.knowledge.rehearse(filters)
-    if as_json and limit:
-        rehearsal = replace(rehearsal, repeats=rehearsal.repeats[-limit:])
-    emit(rehearsal, as_json, lambda rehearsal: rehearsal_lines(rehearsal, limit or _SHOWN_REPEATS))
+    shown = replace(rehearsal, repeats=rehearsal.repeats[-limit:]) if limit else rehearsal
+    emit(shown, as_json, rehearsal_lines(rehearsal, limit or _SHOWN_REPEATS))
 
 
 def rehearsal_lines(rehearsal: "Rehearsal", limit: int) -> Iterator[str]:
@@ -181,33 +180,29 @@ def _audit_lines(audit: "Audit") -> Iterator[str]:
     for name in _COUNTED:
         count = getattr(audit, name)
         yield f"  {name:<14} {count:>6}  {count / max(1, audit.facts):.1%}"
-    if audit.looked_up:
-        share = f"{audit.common / audit.looked_up:.1%} of {number(audit.looked_up)} fixes whose line was searched for"
-        yield f"  {'common':<14} {audit.common:>6}  {share}"
-    if audit.checked:
-        share = f"{audit.stale / audit.checked:.1%} of {number(audit.checked)} fixes that git could check"
-        yield f"  {'stale':<14} {audit.stale:>6}  {share}"
+    searched, checked = "fixes whose line was searched for", "fixes that git could check"
+    shares = (("common", audit.looked_up, searched), ("stale", audit.checked, checked))
+    for name, total, of in shares:
+        if total:
+            count = getattr(audit, name)
+            yield f"  {name:<14} {count:>6}  {count / total:.1%} of {number(total)} {of}"
     if audit.worst:
         yield "The worst:"
         yield from fact_lines(audit.worst)
 
 
-def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
-    @click.command(name, help=help_text)
+def _add_verdict(name: str, verdict: str, does: str) -> None:
+    @command(name, below=audit, help=f"{does}, by its id or the beginning of it.")
     @click.argument("fact")
-    @json_option
-    @reports_errors
     def judge(fact: str, as_json: bool) -> None:
         with open_memory(create=False) as memory:
             judged = memory.knowledge.judge(fact, verdict)
-        emit(judged, as_json, lambda fact: [f"{verdict.capitalize()}: {one_line(fact.text)}"])
-
-    return judge
+        emit(judged, as_json, [f"{verdict.capitalize()}: {one_line(judged.text)}"])
 
 
-audit.add_command(_verdict_command("promote", "promoted", "Trust a fact, by its id or the beginning of it."))
-audit.add_command(_verdict_command("pin", "pinned", "Keep a fact on top, by its id or the beginning of it."))
-audit.add_command(_verdict_command("reject", "rejected", "Never show a fact again, by its id or the beginning of it."))
+_add_verdict("promote", "promoted", "Trust a fact")
+_add_verdict("pin", "pinned", "Keep a fact on top")
+_add_verdict("reject", "rejected", "Never show a fact again")
 
 
 @command(below=knowledge_)
@@ -221,7 +216,7 @@ audit.add_command(_verdict_command("reject", "rejected", "Never show a fact agai
     help="Print text (default), dot for Graphviz, json, html, or svg.",
 )
 @filter_options
-@limit_option("nodes", _SHOWN_NODES)
+@limit_option("nodes", _SHOWN_NODES, varies=True)
 def graph(
     entity: tuple[str, ...], around: str | None, format_: str, filters: Filters, limit: int | None, as_json: bool
 ) -> None:
@@ -296,19 +291,19 @@ def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json
         raise UsageError("Facts use no tokens: `--budget` and `--dry-run` are for episodes", f"add `--mode {EPISODES}`")
     with open_memory(create=False) as memory, shown_progress() as show:
         if mode == FACTS:
-            emit(memory.graphiti.push_facts(filters), as_json, _facts_lines)
+            facts = memory.graphiti.push_facts(filters)
+            removed, written = facts.removed, number(facts.written)
+            lines = (
+                f"{plural(facts.facts, 'fact')} in the graph: {written} written, no model used",
+                f"Removed {plural(removed, 'fact')} that are no longer valid here" if removed else None,
+            )
+            emit(facts, as_json, lines)
             return
         plan = memory.graphiti.plan(filters)
         if dry_run or not as_json:
             emit(plan.forecast, as_json, _forecast_lines)
         if not dry_run:
             emit(memory.graphiti.push_episodes(plan, budget=budget, progress=show), as_json, _episodes_lines)
-
-
-def _facts_lines(pushed: "Pushed") -> Iterator[str]:
-    yield f"{plural(pushed.facts, 'fact')} in the graph: {number(pushed.written)} written, no model used"
-    if pushed.removed:
-        yield f"Removed {plural(pushed.removed, 'fact')} that are no longer valid here"
 
 
 def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
@@ -323,14 +318,14 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
         yield f"  at the pace of the last 30 days: {rate}"
 
 
-def _episodes_lines(pushed: "Pushed") -> Iterator[str]:
-    yield f"Pushed {plural(pushed.written, 'exchange')} with {plural(pushed.calls, 'model call')}"
+def _episodes_lines(pushed: "Pushed") -> tuple[str | None, ...]:
     of_each = f", {number(pushed.tokens // pushed.written)} an exchange" if pushed.written else ""
     sums = f"{number(pushed.tokens_today)} today, {number(pushed.tokens_this_month)} this month"
-    yield f"Used {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}"
-    if pushed.is_budget_reached:
-        yield f"Stopped before the budget was exceeded; left for next time: {plural(pushed.left, 'exchange')}"
-    if pushed.failed:
-        yield f"The model gave no usable answer for {plural(pushed.failed, 'exchange')}; the next push tries again"
-    if pushed.removed:
-        yield f"Removed {plural(pushed.removed, 'exchange')} of forgotten sessions"
+    left, failed = plural(pushed.left, "exchange"), plural(pushed.failed, "exchange")
+    return (
+        f"Pushed {plural(pushed.written, 'exchange')} with {plural(pushed.calls, 'model call')}",
+        f"Used {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}",
+        f"Stopped before the budget was exceeded; left for next time: {left}" if pushed.is_budget_reached else None,
+        f"The model gave no usable answer for {failed}; the next push tries again" if pushed.failed else None,
+        f"Removed {plural(pushed.removed, 'exchange')} of forgotten sessions" if pushed.removed else None,
+    )

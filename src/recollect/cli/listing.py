@@ -48,16 +48,11 @@ class Column(NamedTuple):
     is_number: bool = False
 
 
-class Table(NamedTuple):
-    """Lines of a list under their heading; `room` is what the last column has of a line."""
+def make_table(columns: Iterable[Column], head: str, texts: Sequence[str], marks: Sequence[str] = ()) -> list[str]:
+    """A heading, and columns side by side with the texts in the rest of each line, cut to the terminal.
 
-    heading: str
-    lines: list[str]
-    room: int
-
-
-def make_table(columns: Iterable[Column], head: str, texts: Sequence[str], marks: Sequence[str] = ()) -> Table:
-    """Columns side by side, and the texts in the rest of each line, cut to the terminal; marks stay whole."""
+    Marks stay whole. Nothing without texts.
+    """
     shown = [column for column in columns if any(column.cells)]
     widths = [max(map(width, (column.head, *column.cells))) for column in shown]
     room = max(_LEAST_TITLE, line_columns() - sum(widths) - 2 * len(widths))
@@ -70,7 +65,7 @@ def make_table(columns: Iterable[Column], head: str, texts: Sequence[str], marks
         mark = fitted(marks[row], room - _LEAST_TITLE) if marks and room > _LEAST_TITLE else ""
         lines.append("  ".join([*cells, fitted(text, room - width(mark)) + grey(mark)]))
     heads = [_aligned(column.head, columns_wide, column) for column, columns_wide in zip(shown, widths, strict=True)]
-    return Table(grey("  ".join([*heads, head])), lines, room)
+    return [grey("  ".join([*heads, head])), *lines] if lines else []
 
 
 def _aligned(text: str, columns_wide: int, column: Column) -> str:
@@ -110,7 +105,7 @@ def outcome_column(outcomes: "Sequence[str | None]") -> Column:
     return Column("outcome" if is_wide() else "", cells, [colour for _, colour in marks])
 
 
-def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> Iterator[str]:
+def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> list[str]:
     """A line for each session; a sub-agent's title is marked."""
     costs = [session.cost for session in sessions]
     tokens = [cost.input_tokens + cost.output_tokens + cost.cache_write_tokens for cost in costs]
@@ -127,18 +122,12 @@ def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> Iterat
     columns += [outcome_column([session.outcome for session in sessions]), *(measures[name] for name in chosen)]
     marks = ["↳ " if session.parent_session_uid else "" for session in sessions]
     titles = [f"{mark}{one_line(session.title or '–')}" for mark, session in zip(marks, sessions, strict=True)]
-    return _table_lines(make_table(columns, "title", titles))
-
-
-def _table_lines(table: Table) -> Iterator[str]:
-    if table.lines:
-        yield table.heading
-        yield from table.lines
+    return make_table(columns, "title", titles)
 
 
 def hit_table(
     hits: "Sequence[SessionHit]", titles: Sequence[str], marks: Sequence[str], names: Mapping[str, str]
-) -> Table:
+) -> list[str]:
     """The first line of each hit of a search."""
     # A session that a sweep has not finished has no times of its own yet.
     when = _when(hit.ended_at or hit.started_at or (hit.matches[0].ts if hit.matches else None) for hit in hits)
@@ -148,7 +137,7 @@ def hit_table(
     return make_table(columns, "title", [fitted(title, _TITLE_COLUMNS) for title in titles], marks)
 
 
-def request_table(edits: "Sequence[FileEdit]") -> Table:
+def request_table(edits: "Sequence[FileEdit]") -> list[str]:
     """The first line of each request that edits were made for."""
     names = short_ids(edit.session_uid for edit in edits)
     columns = [
@@ -161,32 +150,26 @@ def request_table(edits: "Sequence[FileEdit]") -> Table:
 
 def related_lines(sessions: "Sequence[Related]") -> Iterator[str]:
     when = _when((other.started_at for other in sessions), "began")
-    yield from _remarked(when, sessions, [one_line(other.why) for other in sessions])
-    if not sessions:
-        yield "No related sessions"
+    return _remarked(when, sessions, [one_line(other.why) for other in sessions])
 
 
 def visit_lines(visits: "Sequence[FileVisit]") -> Iterator[str]:
-    yield from _remarked(_when(visit.last_at for visit in visits), visits, list(map(_visit_counts, visits)))
-    if not visits:
-        yield "No session touched or discussed this path"
-
-
-def _visit_counts(visit: "FileVisit") -> str:
-    counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
-    lines = f" +{visit.added} -{visit.removed}" if visit.added or visit.removed else ""
-    evicted = " [digest only]" if visit.evicted else ""
-    return ", ".join(plural(count, word) + lines * (word == "edit") for word, count in counts if count) + evicted
+    remarks = []
+    for visit in visits:
+        counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
+        lines = f" +{visit.added} -{visit.removed}" if visit.added or visit.removed else ""
+        text = ", ".join(plural(count, word) + lines * (word == "edit") for word, count in counts if count)
+        remarks.append(text + " [digest only]" * visit.evicted)
+    return _remarked(_when(visit.last_at for visit in visits), visits, remarks)
 
 
 def _remarked(when: Column, sessions: "Sequence[Related | FileVisit]", remarks: Sequence[str]) -> Iterator[str]:
     """A line for each session, its remark behind the title, or on a line of its own if it does not fit."""
     titles = [one_line(session.title or "–") for session in sessions]
-    table = make_table(_session_columns(when, sessions), "title", titles)
-    if sessions:
-        yield table.heading
-    for line, title, remark in zip(table.lines, titles, remarks, strict=True):
-        is_beside = width(title) + 2 + width(remark) <= table.room
+    heading, *lines = make_table(_session_columns(when, sessions), "title", titles)
+    yield heading
+    for line, remark in zip(lines, remarks, strict=True):
+        is_beside = width(click.unstyle(line)) + 2 + width(remark) <= line_columns()
         yield f"{line}  {grey(remark)}" if is_beside else line
         if not is_beside:
             yield grey(fitted(f"    {remark}", line_columns()))
@@ -200,17 +183,14 @@ def timeline_lines(timeline: "Sequence[TimelineEntry]") -> Iterator[str]:
         spans = [entry.ended - entry.started if entry.ended and entry.started else None for entry in timeline]
         times = [duration(None if span is None else span.total_seconds()) for span in spans]
         columns.append(Column("time", times, is_number=True))
-    table = make_table(columns, "title", [one_line(entry.title or "–") for entry in timeline])
-    if timeline:
-        yield table.heading
-    for day, lines in groupby(zip(starts, table.lines, strict=True), key=lambda item: item[0][:10]):
+    heading, *lines = make_table(columns, "title", [one_line(entry.title or "–") for entry in timeline])
+    yield heading
+    for day, of_day in groupby(zip(starts, lines, strict=True), key=lambda item: item[0][:10]):
         yield click.style(f"── {day}", bold=True)
-        yield from (line for _, line in lines)
-    if not timeline:
-        yield "No sessions in this period"
+        yield from (line for _, line in of_day)
 
 
-def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator[str]:
+def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> list[str]:
     """A line for each signal, with its session unless all are of one."""
     names = short_ids(signal.session_uid for signal in signals)
     columns = [Column("when", [fitted_time(signal.ts) for signal in signals], ["bright_black"] * len(signals))]
@@ -218,24 +198,21 @@ def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator
         columns.append(Column("id", [names[signal.session_uid] for signal in signals], ["yellow"] * len(signals)))
     columns.append(Column("signal", [signal_words(signal.signal) for signal in signals]))
     columns.append(Column("times", [number(signal.count) for signal in signals], is_number=True))
-    yield from _table_lines(make_table(columns, "what", [one_line(signal.detail) for signal in signals]))
-    if not signals:
-        yield "No signals"
+    return make_table(columns, "what", [one_line(signal.detail) for signal in signals])
 
 
 def emit_page(
     listed: Sequence[Any],
     as_json: bool,
     lines: Callable[[Any], Iterable[str]],
-    offset: int,
-    total: int,
-    thing: str,
+    empty: str,
     *more: str,
+    part: tuple[int, int, str],
 ) -> None:
-    """Print a part of a list; for people, also how much of the list that is and what to type next."""
-    emit(listed, as_json, lines)
+    """Print a `part` of a list, given its offset, the list's length and what it is of; then what to type next."""
+    emit(listed, as_json, lines, empty)
     if listed and not as_json:
-        click.echo("\n".join(page_lines(len(listed), offset, total, thing, *more)))
+        click.echo("\n".join(page_lines(len(listed), *part, *more)))
 
 
 def page_lines(

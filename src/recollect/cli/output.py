@@ -16,11 +16,13 @@ import recollect
 from recollect.cli.terminal import (
     as_utf8,
     fitted,
+    grey,
     harmless_json,
     line_columns,
     local_time,
     one_line,
     padded,
+    plural,
     repo_name,
     short_ids,
     width,
@@ -52,13 +54,34 @@ def print_json(value: Any, *, is_line: bool = False) -> None:
     click.echo(harmless_json(text).encode())
 
 
-def emit(record: Any, as_json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
-    """Print what a command found: as JSON for programs, as `lines` for people."""
+Lines = Iterable[str | None]
+
+
+def emit(record: Any, as_json: bool, lines: Callable[[Any], Lines] | Lines, empty: str | None = None) -> None:
+    """Print what a command found: as JSON for programs, as `lines` for people; `empty` says that there is nothing.
+
+    A line that is None has nothing to say.
+    """
     if as_json:
         print_json(record if isinstance(record, dict) else recollect.to_json(record))
         return
-    for line in lines(record):
-        click.echo(line)
+    for line in [empty] if empty and not record else lines(record) if callable(lines) else lines:
+        if line is not None:
+            click.echo(line)
+
+
+def first_lines(lines: Iterable[str], most: int, rest: str = "and {} more: --json lists all") -> Iterator[str]:
+    """The first lines, indented, and how many there are besides."""
+    every = list(lines)
+    yield from (f"  {line}" for line in every[:most])
+    if len(every) > most:
+        yield f"  {rest.format(f'{len(every) - most:,}')}"
+
+
+def rest_lines(shown: int, total: int, thing: str) -> Iterator[str]:
+    """Below the first part of a list: how much of it that is, and the option that shows all."""
+    if total > shown:
+        yield grey(f"{shown:,} of {plural(total, thing)} · more: --limit {total}")
 
 
 def fail(error: RecollectError, as_json: bool) -> int:
@@ -157,16 +180,23 @@ def confirm(question: str, action: str, yes: bool) -> None:
         raise NeedsAnswer("Nothing was changed")
 
 
-def limit_option(things: str, shown: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """`--limit` of a list: programs get all of it unless they ask for less, people as much as they can read."""
+def limit_option(things: str, shown: int, *, varies: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """`--limit` of a list: programs get all of it unless they ask for less, people the first `shown`.
+
+    Where that `varies`, the command gets None unless a limit was given.
+    """
+
+    def limit(context: click.Context, _: click.Parameter, given: int | None) -> int | None:
+        return given or (None if varies or context.params.get("as_json") else shown)
+
     help_text = f"List at most N {things} ({shown}; with --json all)."
-    return click.option("--limit", "-n", metavar="N", type=click.IntRange(1), help=help_text)
+    return click.option("--limit", "-n", metavar="N", type=click.IntRange(1), callback=limit, help=help_text)
 
 
 offset_option = click.option(
     "--offset", metavar="N", type=click.IntRange(0), default=0, help="Skip the first N of the list."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, is_eager=True, help="Print JSON.")
 
 
 def command(
@@ -176,7 +206,7 @@ def command(
 
     def make(function: Callable[..., None]) -> click.Command:
         made = (below or click).command(name, **settings)(reports_errors(function))
-        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
+        made.params.append(click.Option(["--json", "as_json"], is_flag=True, is_eager=True, help="Print JSON."))
         return made
 
     return make

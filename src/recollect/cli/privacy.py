@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,13 @@ import click
 
 from recollect.api import check_text, make_room, open_memory
 from recollect.cli.options import SESSION
-from recollect.cli.output import command, confirm, emit, yes_option
+from recollect.cli.output import command, confirm, emit, first_lines, yes_option
 from recollect.cli.terminal import fitted, local_time, one_line, plural, shown_progress, size
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.forget import ForgetPlan, ForgottenSession, RescanReport
-    from recollect.schema import Session
+    from recollect.forget import ForgetPlan, ForgottenSession
 
 _SHOWN = 20
 _TITLE_COLUMNS = 60
@@ -36,8 +36,6 @@ _TITLE_COLUMNS = 60
 @yes_option
 def forget(
     sessions: tuple[str, ...],
-    before: str | None,
-    excluded: bool,
     pending: bool,
     dismiss: bool,
     with_forks: bool,
@@ -60,11 +58,12 @@ def forget(
     """
     if with_forks and keep_forks:
         raise UsageError("Cannot use `--with-forks` and `--keep-forks` together", "choose one")
-    conditions |= {"before": before, "excluded": excluded}
     if dismiss > pending or (pending and (sessions or any(conditions.values()))):
         raise UsageError("`--pending` takes no other conditions, and `--dismiss` needs it")
     if dismiss:
-        _dismiss(as_json)
+        with open_memory(create=False) as memory:
+            dropped = memory.annotations.drop_forget_requests()
+        emit({"dismissed": dropped}, as_json, [f"Dismissed {plural(dropped, 'request')}"])
         return
     sessions = _asked(as_json) if pending else sessions
     if not dry_run:
@@ -75,7 +74,7 @@ def forget(
             click.echo(f"Finished an interrupted deletion: {plural(finished, 'session')}")
         if not dry_run and _is_done(memory, sessions, finished, conditions):
             nothing = {"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished}
-            emit(nothing, as_json, lambda _: ["Nothing is left to delete"])
+            emit(nothing, as_json, ["Nothing is left to delete"])
             return
         plan = partial(_plan, memory, sessions, conditions, dry_run=dry_run, as_json=as_json)
         planned = plan(with_forks)
@@ -90,7 +89,7 @@ def forget(
             planned = memory.forget(planned, keep_forks=keep_forks, also_new=yes)
     count = _count(planned)
     done = f"Nothing was changed: {count} would be deleted" if dry_run else f"Deleted {count} for good"
-    emit(planned.to_json() | {"is_done": not dry_run}, as_json, lambda _: [done])
+    emit(planned.to_json() | {"is_done": not dry_run}, as_json, [done])
 
 
 def _asked(as_json: bool) -> tuple[str, ...]:
@@ -104,24 +103,15 @@ def _asked(as_json: bool) -> tuple[str, ...]:
     return tuple(request.session_uid for request in requests)
 
 
-def _dismiss(as_json: bool) -> None:
-    with open_memory(create=False) as memory:
-        dropped = memory.annotations.drop_forget_requests()
-    emit({"dismissed": dropped}, as_json, lambda _: [f"Dismissed {plural(dropped, 'request')}"])
-
-
 def _is_done(memory: "Memory", sessions: tuple[str, ...], finished: int, conditions: dict[str, Any]) -> bool:
     """Whether an earlier run of the same command has deleted everything: it may have been killed at its very end."""
+    for name in sessions:
+        with suppress(NotFound):
+            memory.session(name)
+            return False
     if sessions:
-        return all(_find(memory, name) is None and memory.is_forgotten(name) for name in sessions)
+        return all(map(memory.is_forgotten, sessions))
     return bool(finished) and not memory.plan_forgetting(**conditions).keys
-
-
-def _find(memory: "Memory", name: str) -> "Session | None":
-    try:
-        return memory.session(name)
-    except NotFound:
-        return None
 
 
 def _plan(
@@ -189,22 +179,19 @@ def _plan_lines(planned: "ForgetPlan") -> Iterator[str]:
         yield f"{plural(planned.answers, 'answer')} to agents in sandboxes, which may quote any session"
     if planned.forks:
         yield "These share text with them (forks, resumed copies, originals):"
-        yield from _first(
-            f"{_session_line(fork)}, {plural(fork.shared_events, 'shared event')}" for fork in planned.forks
-        )
+        shared = (f"{_session_line(fork)}, {plural(fork.shared_events, 'shared event')}" for fork in planned.forks)
+        yield from _first(shared)
     if planned.copies:
         yield "These copies may hold the same text; Recollect cannot reach them, so delete them yourself if needed:"
-        yield from _first(f"{copy.kind} {copy.path} ({local_time(copy.made_at)})" for copy in planned.copies)
+        copies = (f"{copy.kind} {copy.path} ({local_time(copy.made_at)})" for copy in planned.copies)
+        yield from _first(copies)
     if planned.files:
         yield "Your agents' own files are not changed; delete them yourself if needed:"
         yield from _first(planned.files)
 
 
 def _first(lines: Iterable[str]) -> Iterator[str]:
-    every = list(lines)
-    yield from (f"  {one_line(line)}" for line in every[:_SHOWN])
-    if len(every) > _SHOWN:
-        yield f"  and {len(every) - _SHOWN:,} more: --json lists all"
+    return first_lines(map(one_line, lines), _SHOWN)
 
 
 def _session_line(session: "ForgottenSession") -> str:
@@ -213,9 +200,8 @@ def _session_line(session: "ForgottenSession") -> str:
 
 
 def _count(planned: "ForgetPlan") -> str:
-    sessions, lines = plural(len(planned.sessions), "session"), plural(len(planned.lines), "line")
-    parts = ([sessions] if planned.sessions else []) + ([lines] if planned.lines else [])
-    return " and ".join(parts + ([plural(planned.answers, "answer")] if planned.answers else []))
+    counts = {"session": len(planned.sessions), "line": len(planned.lines), "answer": planned.answers}
+    return " and ".join(plural(count, thing) for thing, count in counts.items() if count)
 
 
 @command()
@@ -237,26 +223,23 @@ def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> Non
         return
     with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.rescan(show, dry_run=dry_run)
-    emit(report, as_json, lambda report: _rescan_lines(report, dry_run))
+    changed = f"{plural(report.events_changed, 'event')} in {plural(report.sessions_changed, 'session')}"
+    lines = (
+        f"Checked {plural(report.sessions, 'session')} stored under older rules",
+        f"{'Would change' if dry_run else 'Changed'} {changed}" if report.sessions_changed else None,
+        _rules(report.replaced) or "No secrets found",
+        f"Skipped {plural(report.unscannable, 'text')} that could not be scanned" if report.unscannable else None,
+    )
+    emit(report, as_json, lines)
 
 
 def _check(text: str, as_json: bool) -> None:
     checked = check_text(text)
-    emit(checked, as_json, lambda checked: [checked["text"]])
+    emit(checked, as_json, [checked["text"]])
     if not as_json:
         looks = ": it looks like a placeholder, not a secret; try a made-up value without `example`"
         nothing = f"Nothing would be replaced{looks if checked['is_placeholder'] else ''}"
         click.echo(_rules(checked["replaced"]) or nothing, err=True)
-
-
-def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:
-    yield f"Checked {plural(report.sessions, 'session')} stored under older rules"
-    if report.sessions_changed:
-        verb = "Would change" if dry_run else "Changed"
-        yield f"{verb} {plural(report.events_changed, 'event')} in {plural(report.sessions_changed, 'session')}"
-    yield _rules(report.replaced) or "No secrets found"
-    if report.unscannable:
-        yield f"Skipped {plural(report.unscannable, 'text')} that could not be scanned"
 
 
 def _rules(replaced: dict[str, int]) -> str:

@@ -1,33 +1,41 @@
-"""Commands to carry on with: resume a session, hand it to another agent, list what was left open."""
+"""Commands to carry on with: resume, handoff, open, and group, which keeps workspaces and their conversations."""
 
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import recollect
 from recollect.agents import BUILT_IN, shell_line
 from recollect.api import open_memory
 from recollect.cli.options import SESSION, filter_options, open_fresh
-from recollect.cli.output import (
-    command,
-    confirm,
-    emit,
-    limit_option,
-    print_json,
-    yes_option,
+from recollect.cli.output import command, confirm, emit, limit_option, print_json, yes_option
+from recollect.cli.terminal import (
+    fitted,
+    grey,
+    line_columns,
+    local_time,
+    one_line,
+    padded,
+    printable,
+    repo_name,
+    short_ids,
+    width,
 )
-from recollect.cli.terminal import fitted, grey, line_columns, local_time, one_line, repo_name, short_ids, width
 from recollect.errors import NotFound, UsageError
 from recollect.schema import to_json
 from recollect.sessions import has_subject
 
 if TYPE_CHECKING:
     from recollect.api import HandoverPlan, Memory
-    from recollect.groups import Resumed
+    from recollect.groups import Answered, Resumed
     from recollect.recall import Filters, Unfinished
     from recollect.schema import Session
 
@@ -144,7 +152,15 @@ def resume(
         _fork(session, at, yes, as_json)
         return
     if session and (resumed := _from_bookmark(session, group, save_as)):
-        emit(resumed, as_json, _resumed_lines)
+        again = "Was made active before" if resumed.was_done else "Active again"
+        continued = f"recollect group run --group {resumed.group} PROMPT continues it, or its own program:"
+        lines = (
+            f"{again} in group {resumed.group}: {one_line(resumed.name)}",
+            f"Bookmarked the previous session: {one_line(resumed.saved_as)}" if resumed.saved_as else None,
+            grey(continued),
+            in_folder(resumed.cwd, resumed.resume_command) if resumed.resume_command else None,
+        )
+        emit(resumed, as_json, lines)
         if run and resumed.resume_command:
             run_in(shlex.split(resumed.resume_command), resumed.cwd or "")
         return
@@ -176,7 +192,7 @@ def _fork(session: str | None, at: str | None, yes: bool, as_json: bool) -> None
         if at is not None:
             confirm("Write a new session file beside this one?", "write a session file", yes)
         forked = memory.groups.fork(chosen, at)
-    emit(forked, as_json, lambda forked: [in_folder(chosen.cwd, forked.command)])
+    emit(forked, as_json, [in_folder(chosen.cwd, forked.command)])
 
 
 def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resumed | None":
@@ -187,16 +203,6 @@ def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resume
             return None
     with open_memory(create=False) as memory:
         return memory.groups.resume(name, group, save_as=save_as)
-
-
-def _resumed_lines(resumed: "Resumed") -> Iterator[str]:
-    again = "Was made active before" if resumed.was_done else "Active again"
-    yield f"{again} in group {resumed.group}: {one_line(resumed.name)}"
-    if resumed.saved_as:
-        yield f"Bookmarked the previous session: {one_line(resumed.saved_as)}"
-    yield grey(f"recollect group run --group {resumed.group} PROMPT continues it, or its own program:")
-    if resumed.resume_command:
-        yield in_folder(resumed.cwd, resumed.resume_command)
 
 
 def _last(memory: "Memory") -> "Session":
@@ -220,10 +226,9 @@ def open_(filters: "Filters", limit: int | None, as_json: bool) -> None:
     recollect open --here --since "last week"
     """
     filters = filters if filters.since else filters._replace(since=_SINCE)
-    shown = limit or _SHOWN_OPEN
     with open_fresh() as memory:
-        sessions = memory.unfinished(filters, limit=limit if as_json else shown + 1)
-    emit(sessions, as_json, lambda sessions: _open_lines(sessions, shown, str(filters.since)))
+        sessions = memory.unfinished(filters, limit=limit if as_json else (limit or _SHOWN_OPEN) + 1)
+    emit(sessions, as_json, _open_lines(sessions, limit or _SHOWN_OPEN, str(filters.since)))
 
 
 def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Iterator[str]:
@@ -247,3 +252,240 @@ def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Ite
     else:
         further = " in the last 30 days: `--since` looks further back" if since == _SINCE else ""
         yield f"Nothing left open{further}"
+
+
+_POLL_SECONDS = 0.2
+group_option = click.option("--group", metavar="NAME", help="The group; by default the one whose folder you are in.")
+
+
+def _home_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The settings of a new home, as `recollect.HomeSettings` has them."""
+    for option in (
+        click.option("--auto-memory/--no-auto-memory", default=None, help="Turn auto memory on or off in a new home."),
+        click.option(
+            "--add-dir", "directories", multiple=True, metavar="DIR", help="Let a new home use DIR too; repeatable."
+        ),
+        click.option("--agent-teams", is_flag=True, help="Turn on agent teams in a new home."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group("group")
+def group_() -> None:
+    """Keep workspaces apart, and put conversations aside.
+
+    \b
+    recollect group add family --path ~/family
+    recollect group run "What did we plan for Saturday?"
+    recollect group clear "tax research"
+    """
+
+
+@command("add", below=group_)
+@click.argument("name")
+@click.option("--path", type=click.Path(file_okay=False), required=True, help="The group's folder.")
+@click.option("--agent", metavar="NAME", help="The agent that works there.")
+@click.option("--home", type=click.Path(file_okay=False), help="The agent's home; by default one in the store.")
+@click.option("--write", is_flag=True, help="Put the paragraph into the file that the agent reads at its start.")
+@yes_option
+def add_group(name: str, path: str, agent: str | None, home: str | None, write: bool, yes: bool, as_json: bool) -> None:
+    """Create a group for a folder.
+
+    Sessions of that folder belong to it, including those read before. Prints a paragraph about past conversations for
+    the group's agent; `--write` puts it into the file of the folder that the agent reads at its start.
+
+    \b
+    recollect group add family --path ~/family
+    recollect group add dev --path ~/dev --write
+    """
+    with open_memory() as memory:
+        was_there = name in [known.name for known in memory.groups.all()]
+        added = memory.groups.add(name, Path(path).expanduser(), agent=agent, home=home)
+        target, text = memory.groups.paragraph(name)
+    if not as_json:
+        click.echo(f"{'Added before:' if was_there else 'Added'} {added.name}: {added.path}")
+        click.echo(f"\n{target}:\n\n{text}" if write else f"\nAdd this to {target}:\n\n{text}")
+    if write:
+        confirm(f"Write {target}?", f"change {target}", yes)
+        target.write_text(text, encoding="utf-8")
+    emit(added, as_json, [f"Wrote {target}"] if write else [])
+
+
+@command("list", below=group_)
+def list_groups(as_json: bool) -> None:
+    """List groups with their folders and active sessions."""
+    with open_memory(create=False, read_only=True) as memory:
+        groups = memory.groups.all()
+    columns = max(width(group.name) for group in groups)
+    lines = (
+        f"{padded(group.name, columns)}  {group.agent}  {one_line(group.path)}  "
+        + grey(group.session_uid or "no active session")
+        for group in groups
+    )
+    emit(groups, as_json, lines)
+
+
+@command("remove", below=group_)
+@click.argument("name")
+@yes_option
+def remove_group(name: str, yes: bool, as_json: bool) -> None:
+    """Remove a group with its bookmarks; its sessions and files stay."""
+    with open_memory(create=False) as memory:
+        memory.groups.get(name)
+        confirm(f"Remove group {name} and its bookmarks?", f"remove group {name}", yes)
+        removed = memory.groups.remove(name)
+    emit(removed, as_json, [f"Removed {removed.name}; its files stay: {removed.path}"])
+
+
+@command("mounts", below=group_)
+@click.argument("name")
+@click.option("--format", "form", type=click.Choice(["json", "docker"]), default="json", help="How to print them.")
+@_home_options
+def mounts(name: str, form: str, as_json: bool, **settings: Any) -> None:
+    """Print the mounts that a sandbox of the group needs.
+
+    Creates the folders that are missing, and gives the agent's home settings and the group's skills, as `group run`
+    does.
+
+    \b
+    docker run $(recollect group mounts family --format docker) my-agent
+    """
+    with open_memory(create=False) as memory:
+        listed = memory.groups.mounts(name, recollect.HomeSettings(**settings))
+    named = (f"{mount.host}:{mount.sandbox}{':ro' if mount.mode == 'ro' else ''}" for mount in listed)
+    emit(listed, as_json or form == "json", (f"-v {shlex.quote(name)}" for name in named))
+
+
+@command(below=group_)
+@click.argument("name")
+@group_option
+def clear(name: str, group: str | None, as_json: bool) -> None:
+    """Set a group's conversation aside under a name.
+
+    The next prompt begins a new one. The transcript is archived in `conversations`, the session gets a bookmark, and a
+    running agent is closed.
+
+    \b
+    recollect group clear "tax research"
+    recollect resume "tax research"
+    """
+    with open_memory(create=False) as memory:
+        cleared = memory.groups.clear(name, group or memory.groups.current(Path.cwd()))
+    again = "Was put" if cleared.was_done else "Put"
+    done = f"{again} aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
+    emit(cleared, as_json, [done, f"Archived: {cleared.archive}" if cleared.archive else None])
+
+
+@command(below=group_)
+@click.option("--group", metavar="NAME", help="Only this group's bookmarks.")
+def bookmarks(group: str | None, as_json: bool) -> None:
+    """List conversations that were set aside, newest first."""
+    with open_memory(create=False, read_only=True) as memory:
+        listed = memory.groups.bookmarks(group)
+    lines = (
+        f"{mark.id:>4}  {grey(local_time(mark.archived_at))}  {mark.group}  {one_line(mark.name)}  "
+        + grey(mark.session_uid)
+        for mark in listed
+    )
+    emit(listed, as_json, lines, "No bookmarks: `recollect group clear NAME` makes one")
+
+
+@command(below=group_)
+@click.argument("prompt")
+@click.argument("arguments", nargs=-1)
+@group_option
+@click.option("--agent", metavar="NAME", help="Use this agent instead of the group's.")
+@click.option(
+    "--wait",
+    "wait_seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Wait this long for follow-ups (0).",
+)
+@click.option("--at", "after_uuid", metavar="UUID", help="Continue after this message, if the agent can.")
+@click.option("--drops", metavar="UUID", help="With --at: the only prompt whose turn may be dropped.")
+@_home_options
+def run(
+    prompt: str,
+    arguments: tuple[str, ...],
+    group: str | None,
+    agent: str | None,
+    wait_seconds: float,
+    after_uuid: str | None,
+    drops: str | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Send a prompt to a group's agent.
+
+    Continues the active session, or begins one that becomes active. Follow-ups are files in the `input` folder of the
+    group's IPC folder; a file `_close` there ends the agent. ARGUMENTS after `--` are passed to the agent.
+
+    \b
+    recollect group run --group family "What did we plan for Saturday?"
+    recollect group run "Fix the test" -- --permission-mode acceptEdits
+    """
+    home = recollect.HomeSettings(**settings)
+    how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, home)
+    with open_memory() as memory:
+        name = group or memory.groups.current(Path.cwd())
+        say = (lambda text: None) if as_json else (lambda text: click.echo(printable(text)))
+        report = memory.groups.run(prompt, name, how, say=say)
+    emit(report, as_json, [])
+    if not as_json:
+        click.echo(grey(f"# {report.session_uid}"), err=True)
+
+
+@command(below=group_)
+@click.option("--group", metavar="NAME", help="Only this group's requests.")
+@click.option("--once", is_flag=True, help="Answer waiting requests, then stop.")
+def serve(group: str | None, once: bool, as_json: bool) -> None:
+    """Answer requests of sandboxed agents, until you stop it.
+
+    Requests are JSON files in `tasks`, answers have the same names in `answers`, in each group's IPC folder. Groups
+    take turns. Answers expire after a day.
+    """
+    told, done = set[str](), set[tuple[str, str]]()
+    with open_memory() as memory:
+        for name in _served_groups(memory, group):
+            with _reporting(name, told):
+                memory.groups.write_snapshots(name)
+    while True:
+        before = len(done)
+        with open_memory() as memory:
+            for name in _served_groups(memory, group):
+                with _reporting(name, told):
+                    for answered in memory.groups.serve(name):
+                        done.add((answered.group, answered.request))
+                        _tell(answered, as_json)
+        if not once:
+            done.clear()
+            time.sleep(_POLL_SECONDS)
+        elif len(done) == before:
+            return
+
+
+def _served_groups(memory: "Memory", group: str | None) -> list[str]:
+    return [group] if group else [one.name for one in memory.groups.all()]
+
+
+@contextmanager
+def _reporting(group: str, told: set[str]) -> Iterator[None]:
+    """Go on with the next group if one's folder cannot be used, and say so once."""
+    try:
+        yield
+    except (UsageError, OSError) as error:
+        if (line := f"{group}: {error}") not in told:
+            click.echo(one_line(line), err=True)
+        told.add(line)
+
+
+def _tell(answered: "Answered", as_json: bool) -> None:
+    if as_json:
+        print_json(recollect.to_json(answered), is_line=True)
+    else:
+        outcome = f"refused ({answered.error})" if answered.error else "done"
+        click.echo(f"{answered.group}  {one_line(answered.request)}  {answered.action or '?'}  {outcome}")
+    sys.stdout.flush()

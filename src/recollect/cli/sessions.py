@@ -1,15 +1,16 @@
-"""Commands that show sessions: sessions, show, digest, signals."""
+"""Commands that show and mark sessions: sessions, show, digest, signals, mark."""
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import archive, distill
+from recollect import api, archive, distill
+from recollect.api import open_memory
 from recollect.cli.listing import (
     emit_page,
     footer_lines,
@@ -48,9 +49,8 @@ from recollect.recall import Filters
 from recollect.schema import to_json
 
 if TYPE_CHECKING:
-    from recollect.api import Memory
+    from recollect.api import Memory, SessionAnnotations
     from recollect.distill import Exchange
-    from recollect.groups import ActiveSession
     from recollect.schema import Digest, Session
     from recollect.sessions import TranscriptItem
 
@@ -73,7 +73,7 @@ _SORTS = ("recent", "cost", "duration", "tokens")
 @click.option(
     "--related", "is_related", is_flag=True, help="Only sessions before and after one, or on its topic: TEXT is it."
 )
-@limit_option("sessions", _SHOWN_SESSIONS)
+@limit_option("sessions", _SHOWN_SESSIONS, varies=True)
 @offset_option
 @click.argument("text", nargs=-1)
 def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
@@ -100,13 +100,21 @@ def sessions(text: tuple[str, ...], as_json: bool, **options: Any) -> None:
         case ["active"]:
             with open_fresh() as memory:
                 running = memory.groups.active()
-            emit(running, as_json, _active_lines)
+            names = short_ids(active.session.session_uid for active in running)
+            lines = (
+                f"{active.state}  {session.agent}  {names[session.session_uid]}  {repo_name(session.repo)}  "
+                + one_line(session.title or "–")
+                for active in running
+                for session in (active.session,)
+            )
+            empty = "No session has been active in the last two minutes"
+            emit(running, as_json, (fitted(line, line_columns()) for line in lines), empty)
         case ["timeline"]:
             _print_timeline(named, options["filters"], options["limit"], options["offset"], as_json)
         case ["related"]:
             with open_fresh() as memory:
                 others = memory.related(memory.session(named or "last"), options["limit"] or _SHOWN_RELATED)
-            emit(others, as_json, related_lines)
+            emit(others, as_json, related_lines, "No related sessions")
         case _:
             _print_sessions(named or None, as_json, **options)
 
@@ -115,17 +123,17 @@ def _print_sessions(
     text: str | None, as_json: bool, *, filters: Filters, is_all: bool, sort: str, limit: int | None, offset: int
 ) -> None:
     is_all = is_all or as_json
-    shown = limit if as_json else limit or _SHOWN_SESSIONS
+    limit = limit if as_json else limit or _SHOWN_SESSIONS
     roots_only = not is_all and not filters.session_class
     is_idle = None if is_all or filters.session_class else False
     with open_fresh() as memory:
         count = partial(memory.count_sessions, filters, text=text, roots_only=roots_only)
         matches = memory.sessions(
-            filters, text=text, roots_only=roots_only, is_idle=is_idle, sort=sort, limit=shown, offset=offset
+            filters, text=text, roots_only=roots_only, is_idle=is_idle, sort=sort, limit=limit, offset=offset
         )
         total, idle = (0, 0) if as_json else (count(is_idle=is_idle), count(is_idle=True) if is_idle is False else 0)
         is_filtered = any((*filters, text))
-    emit(matches, as_json, lambda matches: _list_lines(matches, sort, offset, total, idle, is_filtered))
+    emit(matches, as_json, _list_lines(matches, sort, offset, total, idle, is_filtered))
 
 
 def _print_timeline(date: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
@@ -143,17 +151,8 @@ def _print_timeline(date: str, filters: Filters, limit: int | None, offset: int,
         return
     shown = limit or (len(entries) if as_json else _SHOWN_TIMELINE)
     listed = entries[::-1][offset : offset + shown][::-1]
-    emit_page(listed, as_json, timeline_lines, offset, len(entries), "session")
-
-
-def _active_lines(running: "list[ActiveSession]") -> Iterator[str]:
-    names = short_ids(active.session.session_uid for active in running)
-    for active in running:
-        session = active.session
-        about = f"{names[session.session_uid]}  {repo_name(session.repo)}  {one_line(session.title or '–')}"
-        yield fitted(f"{active.state}  {session.agent}  {about}", line_columns())
-    if not running:
-        yield "No session has been active in the last two minutes"
+    empty = "No sessions in this period"
+    emit_page(listed, as_json, timeline_lines, empty, part=(offset, len(entries), "session"))
 
 
 def _list_lines(
@@ -181,24 +180,12 @@ def _list_lines(
     default=10,
     help="With --at: show N events on each side (10).",
 )
-@click.option("--full", is_flag=True, help="Show messages, commands and outputs in full.")
+@click.option("--full", "is_full", is_flag=True, help="Show messages, commands and outputs in full.")
 @click.option("--diff", "with_diffs", is_flag=True, help="Show what each edit changed.")
 @click.option("--raw", is_flag=True, help="Print the full content of every event, one JSON object per line.")
 @click.option("--exchanges", "by_request", is_flag=True, help="Show it by request, with one line of each output.")
 @no_pager_option
-def show(
-    session: str,
-    kind: str | None,
-    tail: int | None,
-    at: str | None,
-    context: int,
-    full: bool,
-    with_diffs: bool,
-    raw: bool,
-    by_request: bool,
-    no_pager: bool,
-    as_json: bool,
-) -> None:
+def show(session: str, at: str | None, kind: str | None, by_request: bool, as_json: bool, **how: Any) -> None:
     """Show a session event by event, with its sub-agents.
 
     SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last` (the default).
@@ -215,32 +202,34 @@ def show(
     if at is not None and kind is not None:
         raise UsageError("Cannot use `--at` and `--kind` together", "`--at` shows events of every kind")
     if by_request:
-        if kind or tail or at or full or with_diffs or raw:
+        if kind or at or any(how[name] for name in ("tail", "is_full", "with_diffs", "raw")):
             raise UsageError("`--exchanges` takes no other options", "only `--json`")
         _print_exchanges(session, as_json)
         return
     with open_fresh() as memory:
         chosen = memory.session(session)
         items: Iterable[TranscriptItem]
-        items = memory.transcript(chosen, kind, last=tail) if at is None else _window(memory, chosen, at, context)
-        items = deque(items, maxlen=tail) if tail and at is not None else items
-        digest = _digest_if_evicted(memory, chosen)
+        if at is None:
+            items = memory.transcript(chosen, kind, last=how["tail"])
+        else:
+            items = deque(_window(memory, chosen, at, how["context"]), maxlen=how["tail"])
+        digest = archive.digest_if_evicted(chosen, memory.digest)
         if as_json:
             shown = {"session": to_json(chosen), "events": [item.to_json() for item in items]}
             print_json(shown | ({"digest": to_json(digest)} if digest else {}))
-        elif raw:
+        elif how["raw"]:
             for item in items:
                 print_json(item.to_json(), is_line=True)
             _note_evicted(chosen)
         else:
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
-            diffs = archive.patches(memory.diff(chosen)) if with_diffs else None
+            diffs = archive.patches(memory.diff(chosen)) if how["with_diffs"] else None
             documents = [document.path for document in memory.archives.of(chosen)]
             total = None if chosen.parent_session_uid else memory.stats("session", session=chosen).total
             total = total if total and total.sub_agents_usd else None
-            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents, total=total)
-            mark = None if at is None else MARK
-            print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager, mark=mark)
+            shown = {"is_full": how["is_full"], "diffs": diffs, "documents": documents, "total": total}
+            lines = chain(transcript_lines(chosen, items, empty, **shown), _evicted_lines(chosen, digest))
+            print_lines(lines, no_pager=how["no_pager"], mark=None if at is None else MARK)
 
 
 def _window(memory: "Memory", session: "Session", at: str, context: int) -> "list[TranscriptItem]":
@@ -251,15 +240,6 @@ def _window(memory: "Memory", session: "Session", at: str, context: int) -> "lis
         if session.evicted_at is None:
             raise
         return []
-
-
-def _digest_if_evicted(memory: "Memory", session: "Session") -> "Digest | None":
-    if session.evicted_at is None:
-        return None
-    try:
-        return memory.digest(session)
-    except NotFound:
-        return None  # a tiny sub-agent: a line in its root's digest is all there is
 
 
 def _note_evicted(session: "Session") -> None:
@@ -328,23 +308,22 @@ def _print_exchanges(session: str, as_json: bool) -> None:
     with open_fresh() as memory:
         chosen = memory.session(session)
         of_session = memory.exchanges(chosen)
-        digest = _digest_if_evicted(memory, chosen)
+        digest = archive.digest_if_evicted(chosen, memory.digest)
     if as_json:
         _note_evicted(chosen)
     else:
         print_lines(_evicted_lines(chosen, digest), no_pager=True)
-    emit(of_session, as_json, lambda found: _exchange_lines(found, is_evicted=chosen.evicted_at is not None))
+    empty = None if chosen.evicted_at else "No exchanges: the session has no messages"
+    emit(of_session, as_json, _exchange_lines, empty)
 
 
-def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterator[str]:
+def _exchange_lines(of_session: "list[Exchange]") -> Iterator[str]:
     for exchange in of_session:
         part = f" part {exchange.part} of {exchange.parts}" if exchange.parts > 1 else ""
         marks = " copy" * exchange.is_copy + " rewound" * exchange.is_abandoned
         of_raw = f" of {number(exchange.raw_tokens)}" if exchange.tokens < exchange.raw_tokens else ""
         yield grey(f"── {exchange.number}{part}{marks} · {number(exchange.tokens)}{of_raw} tokens")
         yield printable(exchange.body)
-    if not of_session and not is_evicted:
-        yield "No exchanges: the session has no messages"
 
 
 class _SignalName(click.Choice[str]):
@@ -374,10 +353,90 @@ def signals(
     recollect signals --here --since "last week"
     recollect signals --signal human_correction
     """
-    shown = limit if as_json else limit or _SHOWN_SIGNALS
     with open_fresh() as memory:
         chosen = memory.session(session) if session else None
-        listed = memory.signals(chosen, filters, signal=signal, limit=shown, offset=offset)
+        listed = memory.signals(chosen, filters, signal=signal, limit=limit, offset=offset)
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
     lines = partial(signal_lines, with_session=chosen is None)
-    emit_page(listed, as_json, lines, offset, total, "signal")
+    emit_page(listed, as_json, lines, "No signals", part=(offset, total, "signal"))
+
+
+@click.group()
+def mark() -> None:
+    """Star, tag, rename a session, or add a note to it.
+
+    \b
+    recollect mark star 3f2a91c4
+    recollect mark tag 3f2a91c4 release
+    recollect mark note 3f2a91c4 "the migration that worked"
+    recollect mark rename 3f2a91c4 "Pool timeouts"
+    """
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.option("--remove", is_flag=True, help="Remove the star.")
+def star(session: str, remove: bool, as_json: bool) -> None:
+    """Star a session. `is:starred` finds it.
+
+    \b
+    recollect mark star 3f2a91c4
+    recollect search is:starred
+    """
+    _mark(session, api.Annotations.star, not remove, as_json)
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.argument("tag")
+@click.option("--remove", is_flag=True, help="Remove the tag.")
+def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
+    """Tag a session. `tag:NAME` finds it.
+
+    \b
+    recollect mark tag 3f2a91c4 release
+    recollect search tag:release
+    """
+    _mark(session, api.Annotations.untag if remove else api.Annotations.tag, tag, as_json)
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.argument("text", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Remove the note with this text.")
+def note(session: str, text: tuple[str, ...], remove: bool, as_json: bool) -> None:
+    """Add a note to a session.
+
+    \b
+    recollect mark note 3f2a91c4 "the migration that worked"
+    """
+    _mark(session, api.Annotations.drop_note if remove else api.Annotations.note, " ".join(text), as_json)
+
+
+@command(below=mark)
+@click.argument("session", type=SESSION)
+@click.argument("name", nargs=-1, required=True)
+def rename(session: str, name: tuple[str, ...], as_json: bool) -> None:
+    """Rename a session in Recollect; its agent keeps the old title.
+
+    \b
+    recollect mark rename 3f2a91c4 "Pool timeouts"
+    recollect search "pool timeouts"
+    """
+    _mark(session, api.Annotations.rename, " ".join(name), as_json)
+
+
+def _mark(
+    name: str, change: "Callable[[api.Annotations, Session, Any], SessionAnnotations]", to: Any, as_json: bool
+) -> None:
+    with open_memory(create=False) as memory:
+        session = memory.session(name)
+        changed = change(memory.annotations, session, to)
+    emit(changed, as_json, lambda changed: _marked_lines(changed, session))
+
+
+def _marked_lines(changed: "SessionAnnotations", session: "Session") -> Iterator[str]:
+    star, name = "★ " if changed.is_starred else "", changed.name or session.title or session.session_uid
+    yield f"{star}{one_line(name)}" + "".join(f"  #{one_line(tag)}" for tag in changed.tags)
+    for written in changed.notes:
+        yield f"  {local_time(written.made_at)}  {one_line(written.text)}"

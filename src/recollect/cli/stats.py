@@ -46,7 +46,7 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions", "sub-agents")
 @click.option("--by", type=click.Choice(BREAKDOWNS), default="month", show_default=True, help="Group by this.")
 @filter_options
 @click.option("--session", metavar="SESSION", help="Only this session, with its sub-agents.")
-@limit_option("lines", _SHOWN_LINES)
+@limit_option("lines", _SHOWN_LINES, varies=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: all lines unless --limit is given.")
 def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
@@ -69,35 +69,31 @@ def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_
         has_dates = filters.since or filters.before
         spending = None if has_dates or session or as_csv else memory.spending(filters)
     if as_csv:
-        _print_csv(_top(totals, limit))
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        names = [field.name for field in fields(StatLine)]
+        writer.writerow(names)
+        for line in _top(totals, limit):
+            values = asdict(line) | {"name": _no_formula(line.name or ""), "sample": _no_formula(line.sample or "")}
+            writer.writerow(["" if values[name] is None else values[name] for name in names])
     elif as_json:
-        lines = to_json(replace(totals, lines=_top(totals, limit)))
-        print_json(lines | {"spending": None if spending is None else to_json(spending)})
+        document = to_json(replace(totals, lines=_top(totals, limit)))
+        print_json(document | {"spending": None if spending is None else to_json(spending)})
     else:
         shown = min(_SHOWN_LINES, max(1, line_count() - _LINES_AROUND)) if by in _USES else _SHOWN_LINES
-        lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters))), *map(grey, totals.notes)]
+        shown_lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters))), *map(grey, totals.notes)]
         if session is not None and totals.total.usd is not None:
-            lines += ["", f"Cost: {totals.total.cost_in_words}"]
+            shown_lines += ["", f"Cost: {totals.total.cost_in_words}"]
         if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
-            lines += _spending_lines(spending)
+            shown_lines += _spending_lines(spending)
         if by in ("day", "week", "month") and session is None:
-            lines += _heatmap_lines(totals.heatmap)
-        click.echo("\n".join(lines))
+            shown_lines += _heatmap_lines(totals.heatmap)
+        click.echo("\n".join(shown_lines))
 
 
 def _top(totals: Stats, limit: int | None) -> list[StatLine]:
     """The last periods, or the biggest of anything else."""
     is_period = totals.by in ("day", "week", "month", "block")
     return totals.lines[-limit:] if limit and is_period else totals.lines[:limit]
-
-
-def _print_csv(lines: list[StatLine]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    names = [field.name for field in fields(StatLine)]
-    writer.writerow(names)
-    for line in lines:
-        values = asdict(line) | {"name": _no_formula(line.name or ""), "sample": _no_formula(line.sample or "")}
-        writer.writerow(["" if values[name] is None else values[name] for name in names])
 
 
 def _no_formula(text: str) -> str:
@@ -114,7 +110,7 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     lines = _top(totals, limit)
     names = [*_names(totals.by, lines), "total"]
     heads: tuple[str, ...] = _USE_HEADS
-    cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, totals.total)]
+    cells = [_cells(line, is_use) for line in (*lines, totals.total)]
     if is_use and not any(line.sub_agents for line in lines):
         heads, cells = heads[:-1], [row[:-1] for row in cells]
     if not is_use:
@@ -133,7 +129,10 @@ def _names(by: str, lines: list[StatLine]) -> list[str]:
     return [f"{ids[line.name or '']}  {one_line(line.title or '–')}" for line in lines]
 
 
-def _cells(line: StatLine) -> tuple[str, ...]:
+def _cells(line: StatLine, is_use: bool) -> tuple[str, ...]:
+    if is_use:
+        rate = "–" if line.failure_rate is None else f"{line.failure_rate:.0%}"
+        return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions), number(line.sub_agents)
     is_estimate = line.usd_is_estimate
     return (
         number(line.sessions) if line.sessions else "",
@@ -188,11 +187,6 @@ def _spending_lines(spending: Spending) -> Iterator[str]:
         rate = "" if block.forecast_usd is None else f", {money(block.forecast_usd, True)} at this rate"
         since = local_time(block.started_at)[-5:]
         yield f"{block.agent} since {since}: {money(block.usd, is_estimate)}, {clock(left.seconds)} left{rate}"
-
-
-def _use_cells(line: StatLine) -> tuple[str, ...]:
-    rate = "–" if line.failure_rate is None else f"{line.failure_rate:.0%}"
-    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions), number(line.sub_agents)
 
 
 def _table_lines(

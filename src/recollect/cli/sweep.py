@@ -2,9 +2,9 @@
 
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -39,7 +39,7 @@ from recollect.config import require_folders
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from recollect.care import AgentTotals, DistilledTotals, RetentionStatus, Status
+    from recollect.care import Status
     from recollect.retention import BudgetReport
     from recollect.schema import Problem, Session
     from recollect.sweep_report import SweepReport
@@ -65,11 +65,15 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
     recollect sweep --root AGENT=~/backup/its-home
     """
     require_folders(roots)
-    with _says_what_is_kept(), open_memory(roots=roots) as memory, shown_progress() as show:
-        report = memory.sweep(show, verify=verify, only=files or None)
-        is_reading = memory.settings.is_capturing
-        ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
-    emit(report, as_json, _sweep_lines if is_reading else lambda _: [READING_IS_OFF])
+    try:
+        with open_memory(roots=roots) as memory, shown_progress() as show:
+            report = memory.sweep(show, verify=verify, only=files or None)
+            is_reading = memory.settings.is_capturing
+            ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
+    except KeyboardInterrupt:
+        click.echo("\nStopped. What was read is kept; `recollect sweep` continues", err=True)
+        sys.exit(_INTERRUPTED)
+    emit(report, as_json, _sweep_lines if is_reading else [READING_IS_OFF])
     if not as_json:
         print_budget_warnings(report.budget)
         for path, reason in report.failures:
@@ -80,21 +84,10 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
         sys.exit(_SKIPPED_SOURCES)
 
 
-@contextmanager
-def _says_what_is_kept() -> Iterator[None]:
-    """Answer Ctrl-C with what became of the work."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("\nStopped. What was read is kept; `recollect sweep` continues", err=True)
-        sys.exit(_INTERRUPTED)
-
-
 def _sweep_lines(report: "SweepReport") -> Iterator[str]:
     if report.bytes_read:
         read = f"{plural(report.sources_changed, 'file')} ({size(report.bytes_read)})"
-        new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
-        yield f"Read {read} in {report.seconds:.1f} s: {new}"
+        yield f"Read {read} in {report.seconds:.1f} s: {_news(report)}"
     elif report.sources:
         yield f"Nothing new in {plural(report.sources, 'file')} ({report.seconds:.1f} s)"
     elif report.sessions:
@@ -121,7 +114,7 @@ def status(is_problems: bool, as_json: bool) -> None:
     if is_problems:
         with open_memory(read_only=True) as memory:
             unread = memory.problems()
-        emit(unread, as_json, _problem_lines)
+        emit(unread, as_json, _problem_lines, "No problems: every line of every file was read")
         return
     with open_memory(create=False) as memory:
         current = memory.status()
@@ -129,7 +122,11 @@ def status(is_problems: bool, as_json: bool) -> None:
 
 
 def _status_lines(status: "Status") -> Iterator[str]:
-    yield from _wrapped(map(_agent_line, status.agents))
+    for agent in status.agents:
+        counts = session_counts(agent.sessions, agent.sub_agents, agent.warm_ups)
+        usd = money(agent.usd, agent.usd_is_estimate, agent.usd_is_incomplete)
+        since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
+        yield from _wrapped(f"{agent.agent:<8} {counts}, {plural(agent.events, 'event')}, {usd}{since}")
     if not status.agents:
         yield f"No sessions yet: {_WHERE if status.swept_at else '`recollect sweep` reads them'}"
     stored, read = size(status.size_bytes["total"]), size(status.sources.source_bytes)
@@ -138,38 +135,31 @@ def _status_lines(status: "Status") -> Iterator[str]:
     if status.watch:
         how = f"every {status.watch.every_minutes:g} minutes" if status.watch.every_minutes else "as agents write"
         yield f"{'watched':<8} {how}, since {local_time(status.watch.since_at)} by process {status.watch.pid}"
-    if status.distilled.log_tokens and status.distilled.raw_tokens:
-        yield from _wrapped(_distilled_lines(status.distilled))
+    distilled = status.distilled
+    if distilled.log_tokens and distilled.raw_tokens:
+        yield from _wrapped(f"{'digests':<8} {plural(distilled.sessions, 'digest')}, {size(distilled.bytes)}")
+        kept = distilled.kept_tokens
+        logs = f"{1 - kept / distilled.log_tokens:.0%} less than the logs ({number(distilled.log_tokens)})"
+        text = f"{1 - kept / distilled.raw_tokens:.0%} less than their messages, calls and results"
+        yield from _wrapped(f"{'filtered':<8} about {number(kept)} tokens in exchanges: {logs}, {text}")
     if status.sources.sources_gone:
         yield f"{'kept':<8} {plural(status.sources.sources_gone, 'file')} that the agents have since deleted"
     if problems := status.sources.bad_lines + status.sources.sources_failed:
         yield f"{'problems':<8} {number(problems)}: `recollect status --problems` lists them"
-    yield from retention_status_lines(status.retention)
+    retention = status.retention
+    yield f"{'raw':<8} {size(retention.raw_bytes)} of at most {size(retention.raw_hard_cap)}"
+    if retention.distilled_bytes > retention.distilled_cap:
+        over = f"{size(retention.distilled_bytes)}, over retention.distilled_cap ({size(retention.distilled_cap)})"
+        yield f"{click.style('kept'.ljust(8), fg='yellow')} digests take {over}; they are never evicted"
+    if retention.sessions_evicted:
+        yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
+    for event, count in retention.losses.items():
+        yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
     for alarm in status.alarms:
         yield f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`"
 
 
-def _wrapped(lines: Iterable[str]) -> Iterator[str]:
-    return chain.from_iterable(wrapped(line, after=" " * 9, rows=9) for line in lines)
-
-
-def _agent_line(agent: "AgentTotals") -> str:
-    since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
-    return (
-        f"{agent.agent:<8} {session_counts(agent.sessions, agent.sub_agents, agent.warm_ups)},"
-        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate, agent.usd_is_incomplete)}{since}"
-    )
-
-
-def _distilled_lines(distilled: "DistilledTotals") -> Iterator[str]:
-    yield f"{'digests':<8} {plural(distilled.sessions, 'digest')}, {size(distilled.bytes)}"
-    of_logs, of_text = (
-        1 - distilled.kept_tokens / distilled.log_tokens,
-        1 - distilled.kept_tokens / distilled.raw_tokens,
-    )
-    logs = f"{of_logs:.0%} less than the logs ({number(distilled.log_tokens)})"
-    text = f"{of_text:.0%} less than their messages, calls and results"
-    yield f"{'filtered':<8} about {number(distilled.kept_tokens)} tokens in exchanges: {logs}, {text}"
+_wrapped = partial(wrapped, after=" " * 9, rows=9)
 
 
 def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
@@ -178,8 +168,6 @@ def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
         yield f"{one_line(where)}  {one_line(problem.reason)}"
         if problem.excerpt:
             yield grey(f"    {fitted(one_line(problem.excerpt), 100)}")
-    if not unread:
-        yield "No problems: every line of every file was read"
 
 
 @command()
@@ -265,18 +253,6 @@ def print_budget_warnings(report: "BudgetReport") -> None:
         click.echo(f"{click.style('warning', fg='yellow')}: {one_line(warning)}", err=True)
 
 
-def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
-    """The lines of `recollect status` about the budget."""
-    yield f"{'raw':<8} {size(retention.raw_bytes)} of at most {size(retention.raw_hard_cap)}"
-    if retention.distilled_bytes > retention.distilled_cap:
-        over = f"{size(retention.distilled_bytes)}, over retention.distilled_cap ({size(retention.distilled_cap)})"
-        yield f"{click.style('kept'.ljust(8), fg='yellow')} digests take {over}; they are never evicted"
-    if retention.sessions_evicted:
-        yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
-    for event, count in retention.losses.items():
-        yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
-
-
 @command()
 @root_option
 @click.option(
@@ -303,7 +279,9 @@ def watch(roots: tuple[str, ...], every_minutes: float | None, once: bool, as_js
         if once:
             stop.set()
         if as_json:
-            print_json(_attempt_json(attempt), is_line=True)
+            error = attempt.error and {"code": attempt.error.code, "message": attempt.error.message}
+            report = recollect.to_json(attempt.report)
+            print_json({"files": attempt.files, "sweep": report, "error": error}, is_line=True)
         elif line := _attempt_line(attempt):
             click.echo(f"{local_time(rfc3339(now_ms()))}  {line}")
 
@@ -326,11 +304,6 @@ def _set_by_signals(stop: Event) -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def _attempt_json(attempt: "Attempt") -> dict[str, object]:
-    error = attempt.error and {"code": attempt.error.code, "message": attempt.error.message}
-    return {"files": attempt.files, "sweep": recollect.to_json(attempt.report), "error": error}
-
-
 def _attempt_line(attempt: "Attempt") -> str | None:
     """A line about a sweep; None if it found nothing new."""
     if attempt.error is not None:
@@ -338,6 +311,9 @@ def _attempt_line(attempt: "Attempt") -> str | None:
     report = attempt.report
     if report is None or not (report.bytes_read or report.sources_gone or report.failures):
         return None
-    new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
     skipped = f", skipped {plural(len(report.failures), 'file')}" if report.failures else ""
-    return f"Read {plural(report.sources_changed, 'file')}: {new}{skipped}"
+    return f"Read {plural(report.sources_changed, 'file')}: {_news(report)}{skipped}"
+
+
+def _news(report: "SweepReport") -> str:
+    return f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"

@@ -122,7 +122,9 @@ def wrapped_rows(text: str, columns: int) -> Iterator[tuple[int, int, int]]:
         furthest = _furthest(text, start, columns)
         end = text.find("\n", start, furthest + 1)
         if end < 0:
-            end = furthest if furthest == len(text) else _break(text, start, furthest)
+            # The last space, or inside a word or an indentation as far as there is room.
+            space = text.rfind(" ", start, furthest + 1) if furthest < len(text) else -1
+            end = space if space > start and not text[start:space].isspace() else furthest
         gap = re.compile(_GAP).match(text, end)
         after = gap.end() if gap else end
         yield start, end, after
@@ -136,12 +138,6 @@ def _furthest(text: str, start: int, columns: int) -> int:
         return start + len(head)
     sums = list(accumulate(map(_columns, head)))
     return start + max(1, bisect_right(sums, columns))
-
-
-def _break(text: str, start: int, furthest: int) -> int:
-    """The last space up to `furthest`, or `furthest` itself inside a word or an indentation."""
-    space = text.rfind(" ", start, furthest + 1)
-    return space if space > start and not text[start:space].isspace() else furthest
 
 
 def wrapped(text: str, indent: str = "", *, after: str = "  ", rows: int = 3) -> Iterator[str]:

@@ -77,18 +77,17 @@ def _session_lines(changed: "SessionDiff", title: str | None) -> Iterator[str]:
     names = short_ids({edit.session_uid for edit in changed.edits} | {changed.session_uid})
     files = {edit.path for edit in changed.edits}
     about = f"{names[changed.session_uid]} {one_line(title or '–')}"
-    if changed.edits:
-        counts = f"{plural(len(changed.edits), 'edit')} of {plural(len(files), 'file')}"
-        yield grey(fitted(f"# {about}", line_columns()))
-        yield grey(f"# {counts} {counted(changed.edits)}")
+    if not changed.edits:
+        yield f"No edits: {about}"
+        return
+    yield grey(fitted(f"# {about}", line_columns()))
+    yield grey(f"# {plural(len(changed.edits), 'edit')} of {plural(len(files), 'file')} {counted(changed.edits)}")
     for edit in changed.edits:
         where = "" if edit.session_uid == changed.session_uid else f" in sub-agent {names[edit.session_uid]}"
         rewound = " [rewound]" if edit.is_abandoned else ""
         yield ""
         yield grey(f"# #{edit.seq}{where} {local_time(edit.ts)} {counted([edit])} {printable(edit.path)}{rewound}")
         yield from diff_lines(edit.diff)
-    if not changed.edits:
-        yield f"No edits: {about}"
 
 
 def counted(edits: "Sequence[EditDiff]") -> str:
