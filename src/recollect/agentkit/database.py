@@ -38,7 +38,7 @@ def read_database(
         try:
             with closing(_open(path, columns, has_log=bool(before[1]))) as connection:
                 result = read(connection)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             if before == _state(root, path):
                 raise SourceUnreadable(f"cannot be read as a database: {error}") from error
             continue
