@@ -1,15 +1,13 @@
 """What becomes of the sessions that a real OpenCode wrote (1.18.33); expectations read off the prompts and answers."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from recollect import Memory, Session, open_memory
+from tests.conftest import SHARED
 
-SHARED = Path(os.environ.get("RECOLLECT_SHARED", Path(__file__).parents[3] / "shared"))
 HOME = SHARED / "genuine-more" / "opencode-1.18.33" / ".local" / "share" / "opencode"
 FIX, FORK, CRASH = "ses_e0e090d21ffe0OCB1inN1htld3", "ses_e0e08befeffe1o3Shhf2qz0n4F", "ses_e0e08d28fffek6schwDDyh8SRM"
 DELEGATE, COUNT = "ses_e0e08dbd7ffeumtDH1yOQhfB6V", "ses_e0e08d7beffeR80Ak0qTmKrLad"

@@ -12,6 +12,7 @@ from recollect.agentkit.files import Source
 
 AGENT = "opencode"
 DATABASE, SESSION = "database", "session"
+_MOST_DEEP = 50  # sub-agents of sub-agents; damaged ones may form a circle
 # Never `account`, `credential` and their like; `event` repeats every change of a part.
 COLUMNS = {
     "session": {
@@ -62,8 +63,7 @@ def units(container: Source) -> list[Source]:
 
 def _name(native_id: str, parents: Mapping[str, str | None]) -> str:
     """The session's name in the store: that of a sub-agent begins with the session at its root."""
-    root, seen = native_id, {native_id}
-    while (parent := parents[root]) is not None and parent not in seen:
-        root = parent
-        seen.add(root)
+    root = native_id
+    for _ in range(_MOST_DEEP):
+        root = parents[root] or root
     return native_id if root == native_id else f"{root}/{native_id}"
