@@ -21,7 +21,7 @@ test: $(STAMP)  ## install, then everything CI runs
 	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
 	$(BIN)/pytest -n auto --dist worksteal
 
-soak: $(STAMP)  ## the attacks of docs/internal/attacks.md as often as its table asks, in at most 40 minutes
+soak: $(STAMP)  ## the attacks of docs/internal/attacks.md as often as its table asks; meant for 40 minutes on two cores
 	rm -f .attacks.jsonl
 	RECOLLECT_SOAK=1 RECOLLECT_ATTACKS=$(CURDIR)/.attacks.jsonl $(BIN)/pytest -n auto --dist worksteal $(ATTACKS); \
 		status=$$?; $(BIN)/python tools/attacks.py .attacks.jsonl && exit $$status

@@ -1,20 +1,18 @@
 """Read raw logs with a reader of its own and compare every block, token, turn, price, day and tool with Recollect.
 
-    python bench/truth.py --shared DIR [--home AGENT=PATH …] [--only NAME] [--stores DIR]
+    python bench/truth.py SHARED [AGENT=HOME …]
 
 `raw_logs.py` reads the logs; of Recollect, only `open_memory` and `stats --json` are used. Redaction is off in the
 stores made for it, so that texts can be compared as they are. Prints a line for each comparison and for each
-difference; exit code 1 if a difference is not among those explained below.
+difference; exit code 1 if there is one.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,6 @@ READERS = {"claude": read_claude, "codex": read_codex, "grok": read_grok}
 SORTS = (("call", "input"), ("result", "output"))
 KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 MESSAGES = ("user_msg", "assistant_msg", "completion", "thinking")
-# (comparison, part of the home and the key): why both are right
-EXPLAINED: dict[tuple[str, str], str] = {}
 
 
 def price(request: Request) -> float:
@@ -63,43 +59,42 @@ def root(truth: Home, session: str) -> str:
     return session
 
 
-def spent(truth: Home, session: str) -> float:
-    """A root session with its sub-agents: the agent's own total, and list prices for what that leaves out."""
-    requests = [request for request in truth.requests.values() if root(truth, request.session) == session]
-    if not (totals := truth.totals.get(session)):
-        return sum(map(price, requests))
+def spent(truth: Home, session: str, is_grok: bool) -> float:
+    """What a session spent; one that its agent totals, with its sub-agents, at that and list prices for the rest."""
+    totals = truth.totals.get(session)
+    is_whole = is_grok or totals
+    requests = [
+        one for one in truth.requests.values() if (root(truth, one.session) if is_whole else one.session) == session
+    ]
+    if not totals:
+        return sum(map(price, requests), 0.0)
     began = datetime.fromtimestamp(totals[0]["startTime"] / 1000, UTC)
-    copies = [truth.requests[key] for key in truth.copied[session]]
-    copied = sum(price(one) for one in copies if moment(one.at) >= began)
+    copied = sum(price(one) for key in truth.copied[session] if moment((one := truth.requests[key]).at) >= began)
     return totals[-1]["totalCostUSD"] + sum(price(one) for one in requests if moment(one.at) < began) - copied
 
 
-class Comparison:
-    def __init__(self) -> None:
-        self.is_wrong = False
-
-    def show(self, home: str, what: str, ours: dict[Any, Any], theirs: dict[Any, Any]) -> None:
-        """Print how many of the log's figures differ from Recollect's, and each that does."""
-        different = [key for key in sorted({*ours, *theirs}, key=str) if not is_equal(ours.get(key), theirs.get(key))]
-        print(f"{home:28} {what:26} {len({*ours, *theirs}):>7} compared {len(different):>5} differ", flush=True)
-        for key in different:
-            why = next((why for (a, b), why in EXPLAINED.items() if a == what and b in f"{home} {key}"), None)
-            self.is_wrong |= why is None
-            print(f"    {key}: log {ours.get(key)}, Recollect {theirs.get(key)}  {why or 'NOT EXPLAINED'}")
+def show(home: str, what: str, ours: dict[Any, Any], theirs: dict[Any, Any]) -> int:
+    """Print how many of the log's figures differ from Recollect's, and each that does; return their number."""
+    both = {key: (ours.get(key) or 0, theirs.get(key) or 0) for key in sorted({*ours, *theirs}, key=str)}
+    pairs = {key: (+one or 0, +other or 0) for key, (one, other) in both.items()}  # a Counter of zeros is 0 as well
+    different = {key: pair for key, pair in pairs.items() if not is_equal(*pair)}
+    print(f"{home:28} {what:26} {len(pairs):>7} compared {len(different):>5} differ", flush=True)
+    for key, (one, other) in different.items():
+        print(f"    {key}: log {one}, Recollect {other}")
+    return len(different)
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    if isinstance(one, float) or isinstance(other, float):
-        return abs((one or 0) - (other or 0)) < 0.005
-    return (one or 0) == (other or 0)
+    return abs(one - other) < 0.005 if isinstance(one, float) and isinstance(other, float) else bool(one == other)
 
 
-def compare_blocks(truth: Home, memory: Any, name: str, comparison: Comparison) -> None:
+def compare_blocks(truth: Home, memory: Any, name: str) -> int:
     """Each block of the logs is there once, and nothing is there that the logs do not say."""
     expected: dict[str, list[Block]] = defaultdict(list)
     for block in truth.blocks.values():
         expected[block.session].append(block)
-    missing, extra = {}, {}
+    missing: dict[Any, int] = {}
+    extra: dict[Any, int] = {}
     for session in memory.sessions():
         events = memory.events(session, with_copies=True)
         held: Counter[tuple[str, str, str | None]] = Counter()
@@ -128,94 +123,66 @@ def compare_blocks(truth: Home, memory: Any, name: str, comparison: Comparison) 
     for name_of, blocks in expected.items():
         if any(block.is_required and any(block.hashes) for block in blocks):
             missing[name_of, "whole session"] = len(blocks)
-    print(f"{name:28} {'blocks':26} {sum(block.is_required for block in truth.blocks.values()):>7} compared")
-    comparison.show(name, "blocks missing", missing, {})
-    comparison.show(name, "blocks not in the log", {}, extra)
+    required = dict.fromkeys((key for key, block in truth.blocks.items() if block.is_required), 0)
+    return show(name, "blocks", required, missing) + show(name, "blocks not in the log", {}, extra)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shared", type=Path, required=True)
-    parser.add_argument("--home", action="append", default=[], metavar="AGENT=PATH", help="another home to compare")
-    parser.add_argument("--only", default="", help="homes with this in their name")
-    parser.add_argument("--stores", type=Path, help="keep the stores here, and use those that are there")
-    options = parser.parse_args()
-    comparison = Comparison()
-    homes = [(path.parent.name, path.name[1:], path) for path in sorted((options.shared / "genuine").glob("*/.*"))]
-    homes += [(path.name, path.parent.name, path) for path in sorted((options.shared / "corpus").glob("*/*"))]
-    homes += [(home, home.partition("=")[0], Path(home.partition("=")[2])) for home in options.home]
-    with tempfile.TemporaryDirectory() as work:
-        (Path(work) / "none").mkdir()
-        for name, agent, home in homes:
-            if agent not in READERS or not home.is_dir() or options.only not in name:
-                continue
-            truth = READERS[agent](home)
-            folder = (options.stores or Path(work)) / f"{agent}-{Path(name).name}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "config.toml").write_text("[redact]\nallow = ['/[\\s\\S]*/']\n")
-            roots = [f"{one}={home if one == agent else Path(work) / 'none'}" for one in READERS]
-            with open_memory(folder, roots) as memory:
-                memory.sweep()
-                compare(truth, memory, name, folder, comparison)
-    sys.exit(comparison.is_wrong)
+    shared = Path(sys.argv[1])
+    homes = [(path.parent.name, path.name[1:], path) for path in sorted((shared / "genuine").glob("*/.*"))]
+    homes += [(path.name, path.parent.name, path) for path in sorted((shared / "corpus").glob("*/*"))]
+    homes += [(home, home.partition("=")[0], Path(home.partition("=")[2])) for home in sys.argv[2:]]
+    differences = 0
+    for name, agent, home in homes:
+        if agent in READERS and home.is_dir():
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "config.toml").write_text("[redact]\nallow = ['/[\\s\\S]*/']\n")
+                with open_memory(folder, [f"{one}={home if one == agent else folder}" for one in READERS]) as memory:
+                    memory.sweep()
+                    differences += compare(READERS[agent](home), memory, name, folder)
+    sys.exit(differences > 0)
 
 
-def compare(truth: Home, memory: Any, name: str, folder: Path, comparison: Comparison) -> None:
-    compare_blocks(truth, memory, name, comparison)
+def compare(truth: Home, memory: Any, name: str, folder: str) -> int:
     sessions = {session.native_session_id: session for session in memory.sessions()}
     is_grok = any(session.agent == "grok" for session in sessions.values())  # a turn's figures include sub-agents
-    used: dict[str, list[int]] = defaultdict(lambda: [0] * len(KINDS))
-    held: dict[str, list[int]] = defaultdict(lambda: [0] * len(KINDS))
-    usd: dict[str, float] = defaultdict(float)
+    used, held, turns, usd = defaultdict[str, Any](Counter), defaultdict[str, Any](Counter), {}, Counter[str]()
     for request in truth.requests.values():
-        used[request.session] = add(used[request.session], request[3:7])
+        used[request.session].update(figures_of(request))
     for own, session in sessions.items():
         top = session.root_session_uid.partition(":")[2]
-        usd[top] += session.cost.usd or 0.0
-        of = top if is_grok else own
-        held[of] = add(held[of], [getattr(session.cost, kind) for kind in KINDS])
-    comparison.show(name, "tokens", filled(used), filled(held))
-    turns = {own: session.cost.turns for own, session in sessions.items()}
-    comparison.show(name, "turns", Counter(session for session, _ in truth.turns.values()), turns)
-    comparison.show(name, "money with sub-agents", {top: spent(truth, top) for top in usd}, usd)
-    listed: dict[str, float] = defaultdict(float)
-    for request in truth.requests.values():
-        listed[request.session] += price(request)
-    alone = {own for own in sessions if not is_grok and root(truth, own) not in truth.totals}
-    of_each = {own: sessions[own].cost.usd or 0.0 for own in alone}
-    comparison.show(name, "money of each session", {own: listed[own] for own in alone}, of_each)
-    moments = [(request.at, [*request[3:7], 0]) for request in truth.requests.values()]
-    moments += [
-        (at, [0, 0, 0, 0, 1])
-        for session, at in truth.turns.values()
-        if session in sessions and sessions[session].session_class not in ("sub-agent", "warm-up")
-    ]
+        turns[own] = session.cost.turns
+        usd[top if is_grok or top in truth.totals else own] += session.cost.usd or 0.0
+        held[top if is_grok else own].update({kind: getattr(session.cost, kind) for kind in KINDS})
+    differences = compare_blocks(truth, memory, name) + show(name, "tokens", used, held)
+    differences += show(name, "turns", Counter(session for session, _ in truth.turns.values()), turns)
+    differences += show(name, "money", {one: spent(truth, one, is_grok) for one in usd}, dict(usd))
+    moments = [(request.at, figures_of(request)) for request in truth.requests.values()]
+    for own, at in truth.turns.values():
+        if own in sessions and sessions[own].session_class not in ("sub-agent", "warm-up"):
+            moments.append((at, {"turns": 1}))
     for zone in ZONES:
-        days: dict[str, list[int]] = defaultdict(lambda: [0] * (len(KINDS) + 1))
+        days = defaultdict[str, Any](Counter)
         for at, figures in moments:
-            day = str(moment(at).astimezone(ZoneInfo(zone)).date()) if at else "None"
-            days[day] = add(days[day], figures)
-        lines = {str(line["name"]): [line[key] for key in (*KINDS, "turns")] for line in stats(folder, "day", zone)}
-        comparison.show(name, f"days {zone}", filled(days), filled(lines))
+            days[str(moment(at).astimezone(ZoneInfo(zone)).date()) if at else "None"].update(figures)
+        lines = {
+            str(line["name"]): Counter({key: line[key] for key in (*KINDS, "turns")})
+            for line in stats(folder, "day", zone)
+        }
+        differences += show(name, f"days {zone}", days, lines)
     uses = {str(line["name"]): line["uses"] for line in stats(folder, "tool", "UTC")}
-    comparison.show(name, "tools", Counter(filter(None, truth.calls.values())), uses)
+    return differences + show(name, "tools", Counter(filter(None, truth.calls.values())), uses)
 
 
-def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    return [first + second for first, second in zip(one, other, strict=True)]
+def figures_of(request: Request) -> dict[str, int]:
+    return dict(zip(KINDS, request[3:7], strict=True))
 
 
-def filled(figures: dict[str, list[int]]) -> dict[str, list[int]]:
-    return {key: values for key, values in figures.items() if any(values)}
-
-
-def stats(folder: Path, by: str, zone: str) -> list[dict[str, Any]]:
+def stats(folder: str, by: str, zone: str) -> list[dict[str, Any]]:
     command = [Path(sys.executable).with_name("recollect"), "stats", "--by", by, "--json"]
-    environment = os.environ | {"TZ": zone, "RECOLLECT_HOME": str(folder)}
-    answer: dict[str, Any] = json.loads(
-        subprocess.run(command, env=environment, capture_output=True, check=True).stdout
-    )
-    lines: list[dict[str, Any]] = answer["lines"]
+    environment = os.environ | {"TZ": zone, "RECOLLECT_HOME": folder}
+    answer = subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+    lines: list[dict[str, Any]] = json.loads(answer)["lines"]
     return lines
 
 

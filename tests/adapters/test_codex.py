@@ -202,6 +202,19 @@ def test_a_paginated_text_is_told_by_its_item_alone(reading_of: Any) -> None:
     ]
 
 
+def test_a_finished_item_of_reasoning_is_read_by_its_own_fields(reading_of: Any) -> None:
+    own, others = {"summary_text": ["Look first."], "raw_content": ["Raw."]}, {"summary": ["No."], "content": ["No."]}
+    log = (
+        paginated()
+        .done("Reasoning", id="rs_0000000000000000001", **own, **others)
+        .done("Reasoning", id="rs_0000000000000000002", **own | {"summary_text": []}, **others)
+    )
+
+    reading = reading_of(log)
+
+    assert [event.payload["text"] for event in reading.told] == ["Look first.", "Raw."]
+
+
 def test_a_wrapped_text_is_told_once(reading_of: Any) -> None:
     log = (
         wrapped()

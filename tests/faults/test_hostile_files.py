@@ -303,6 +303,8 @@ def test_a_home_that_cannot_be_read_does_not_keep_others_from_being_read(
     closed.chmod(0)
     homes = {other.agent: [str(open_folder / other.agent)] for other in (CLAUDE, CODEX, GROK)}
     homes[log.agent] = [str(closed), str(looped), *homes[log.agent]]
+    (open_folder / "empty").mkdir()
+    homes |= {agent: [str(open_folder / "empty")] for agent in adapters().keys() - homes.keys()}
     store.mkdir()
     (store / "config.toml").write_text("".join(f"[agents.{name}]\nroots = {told}\n" for name, told in homes.items()))
     own(store)

@@ -1,18 +1,23 @@
 """What the kernel is asked for: agents' homes are only read, by the allow-list, and nothing leaves the machine."""
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
+import recollect
 from tests.faults.rig import command, needs_strace, run, sweep
 from tests.faults.work import Writers
 from tests.logs import session_id
 
 pytestmark = needs_strace
 
+SAMPLES = Path(recollect.__file__).parent / "samples"
 SESSION = session_id(1)
 
 # Commands that must only read. One that takes `--root` is told the homes by it.
@@ -32,6 +37,7 @@ FEW = [5] * 6
 ALLOWED = {
     "claude": r"projects/.+\.jsonl|projects/.+/tool-results/.+|history\.jsonl|(todos|tasks)/.+\.json",
     "codex": r"(archived_)?sessions/.*rollout-[^/]+\.jsonl?|session_index\.jsonl|history\.jsonl",
+    "opencode": r"opencode\.db(-wal)?|tool-output/.+",
     "grok": r"sessions/.*/(updates|chat_history|events|prompt_history)\.jsonl|sessions/.*/(summary|meta)\.json",
 }
 SECRETS = {
@@ -44,6 +50,7 @@ SECRETS = {
         "tasks/a.lock",
     ],
     "codex": ["auth.json", "config.toml", ".env", "sessions/2026/auth.json", "log/codex.log", "state_5.sqlite"],
+    "opencode": ["auth.json", "mcp-auth.json", "log/opencode.log", "storage/session/x.json", "snapshot/x/.env"],
     "grok": ["auth.json", "user-settings.json", "sessions/x/credentials.json", "sessions/x/y/.env"],
 }
 
@@ -115,11 +122,18 @@ def _homes(folder: Path, counts: list[int]) -> Writers:
             path = writers.home / agent / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text('{"token": "secret"}\n')
+    shutil.copytree(SAMPLES / "opencode", writers.home / "opencode", dirs_exist_ok=True)
+    with closing(apsw.Connection(str(writers.home / "opencode" / "opencode.db"))) as database:
+        database.pragma("journal_mode", "wal")
+        database.execute("UPDATE session SET title = 'in the log'")
+        log = (writers.home / "opencode" / "opencode.db-wal").read_bytes()
+    (writers.home / "opencode" / "opencode.db-wal").write_bytes(log)  # as a program leaves it that was killed
     return writers
 
 
 def _words(words: list[str], writers: Writers) -> list[str]:
-    return command(*words, *(writers.root_flags if words[0] == "sweep" else []))
+    roots = [*writers.root_flags, "--root", f"opencode={writers.home / 'opencode'}"]
+    return command(*words, *(roots if words[0] == "sweep" else []))
 
 
 @pytest.mark.parametrize("counts", [FEW, MANY], ids=["alone", "with readers"])
@@ -129,14 +143,15 @@ def test_a_first_sweep_only_reads_what_is_on_the_list_and_calls_nobody(tmp_path:
     calls = _calls(_words(["sweep"], writers), tmp_path / "store")
 
     read = {opened[1] for name, rest in calls if name in _OPENING and (opened := _RESULT.search(rest))}
-    assert {str(path) for path in writers.home.rglob("*.jsonl")} <= read  # it is really looked at
+    logs = {*writers.home.rglob("*.jsonl"), *writers.home.rglob("*.db*")}
+    assert set(map(str, logs)) <= read  # it is really looked at
     assert list(_violations(calls, writers.home)) == []
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_no_command_changes_a_home_opens_a_secret_or_calls_anybody(tmp_path: Path, words: list[str]) -> None:
     writers = _homes(tmp_path, FEW)
-    sweep(tmp_path / "store", *writers.roots)
+    sweep(tmp_path / "store", *writers.roots, f"opencode={writers.home / 'opencode'}")
     writers.write(FEW)
 
     calls = _calls(_words(words, writers), tmp_path / "store", from_start=False)

@@ -21,6 +21,7 @@ from recollect.errors import SourceUnreadable
 
 T = TypeVar("T")
 _READS = {apsw.SQLITE_SELECT, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE}
+_LOGS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL
 _LOG_HEADER_BYTES = 32
 _TRIES = 3
 
@@ -38,7 +39,7 @@ def read_database(
         try:
             with closing(_open(path, columns, has_log=bool(before[1]))) as connection:
                 result = read(connection)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             if before == _state(root, path):
                 raise SourceUnreadable(f"cannot be read as a database: {error}") from error
             continue
@@ -113,6 +114,8 @@ class _Unlocked(apsw.VFS):
 class _UnlockedFile(apsw.VFSFile):
     def __init__(self, name: Any, flags: Any) -> None:
         flags[0] = flags[0] & ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) | apsw.SQLITE_OPEN_READONLY
+        if flags[0] & _LOGS:  # as root, SQLite would set the owner of a file that it knows as a log
+            flags[0] = flags[0] & ~_LOGS | apsw.SQLITE_OPEN_SUPER_JOURNAL
         super().__init__("", name, flags)
 
     def xLock(self, level: int) -> None:

@@ -183,8 +183,9 @@ def add_agent_message(rollout: Rollout, item: Item) -> None:
 
 def add_reasoning(rollout: Rollout, item: Item) -> None:
     """The readable part of the agent's reasoning; an encrypted block alone is no event."""
-    parts = texts_in(item.summary) or texts_in(item.summary_text)
-    words = "\n".join(parts or texts_in(item.content) or texts_in(item.raw_content))
+    # Finished items have the first two, response items the others.
+    fields = (item.summary_text, item.raw_content, item.summary, item.content)
+    words = "\n".join(next(filter(None, map(texts_in, fields)), []))
     if not words.strip():
         rollout.skip("reasoning without text")
         return

@@ -319,7 +319,6 @@ class Item(msgspec.Struct, gc=False):
     aggregated_output: Any = None
     exit_code: Any = None
     duration: Any = None
-    process_id: Any = None
     changes: Any = None
     stdout: Any = None
     stderr: Any = None

@@ -3,9 +3,5 @@
 from recollect.agentkit.adapter import FolderAdapter
 
 ADAPTER = FolderAdapter(
-    __name__,
-    agent="opencode",
-    home="~/.local/share/opencode",
-    home_variable="XDG_DATA_HOME/opencode",
-    version=1,
+    __name__, agent="opencode", home="~/.local/share/opencode", home_variable="XDG_DATA_HOME/opencode", version=1
 )

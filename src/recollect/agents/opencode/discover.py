@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -11,6 +12,7 @@ from recollect.agentkit.files import Source
 
 AGENT = "opencode"
 DATABASE, SESSION = "database", "session"
+_MOST_DEEP = 50  # sub-agents of sub-agents; damaged ones may form a circle
 # Never `account`, `credential` and their like; `event` repeats every change of a part.
 COLUMNS = {
     "session": {
@@ -23,21 +25,26 @@ COLUMNS = {
     "event_sequence": {"aggregate_id", "seq"},
     "sqlite_master": {"name", "type"},
 }
+# Damaged rows have ids that no program would write: they are no sessions.
+_SESSIONS = (
+    "SELECT s.id, p.id, CAST(s.time_updated AS INTEGER) || '.' || {} FROM session s"
+    " LEFT JOIN session p ON p.id = s.parent_id AND p.id NOT GLOB '*[^-0-9A-Za-z_]*' {}"
+    " WHERE typeof(s.id) = 'text' AND s.id NOT GLOB '*[^-0-9A-Za-z_]*' ORDER BY s.time_created DESC, s.id"
+)
 # `time_updated` of a session stands still while its parts change; the sequence does not, where there is one.
-_STAMPS = (
-    "SELECT s.id, s.parent_id, s.time_updated || '.' || coalesce(e.seq, '') FROM session s"
-    " LEFT JOIN event_sequence e ON e.aggregate_id = s.id ORDER BY s.time_created DESC, s.id"
+_STAMPED = _SESSIONS.format(
+    "coalesce(CAST(e.seq AS INTEGER), '')", "LEFT JOIN event_sequence e ON e.aggregate_id = s.id"
 )
-_STAMPS_BY_TIME = (
-    "SELECT s.id, s.parent_id, s.time_updated || '.' || (SELECT count(*) || '.' || coalesce(max(p.time_updated), 0)"
-    " FROM part p WHERE p.session_id = s.id) FROM session s ORDER BY s.time_created DESC, s.id"
-)
+_STAMPED_BY_TIME = _SESSIONS.format(
+    "count(c.session_id) || '.' || coalesce(CAST(max(c.time_updated) AS INTEGER), 0)",
+    "LEFT JOIN part c ON c.session_id = s.id",
+).replace(" ORDER", " GROUP BY s.id ORDER")
 
 
 def discover(root: Path) -> Iterator[Source]:
     """Find the databases of OpenCode's release channels."""
     for path in sorted(root.glob("opencode*.db")):
-        if path.is_file() and not path.is_symlink():
+        if not path.is_symlink() and not path.is_dir():
             yield Source(AGENT, DATABASE, root, path, holds_units=True)
 
 
@@ -45,28 +52,18 @@ def units(container: Source) -> list[Source]:
     """The sessions of a database, each with a stamp that changes whenever the session does."""
 
     def read(connection: apsw.Connection) -> list[Source]:
-        return [
-            replace(container, kind=SESSION, holds_units=False, unit=native_id, session=name, stamp=stamp)
-            for native_id, name, stamp in sessions(connection)
-        ]
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        rows = list(connection.execute(_STAMPED if "event_sequence" in tables else _STAMPED_BY_TIME))
+        parents = {native_id: parent for native_id, parent, _ in rows}
+        part = partial(replace, container, kind=SESSION, holds_units=False)
+        return [part(unit=unit, session=_name(unit, parents), stamp=stamp or "") for unit, _, stamp in rows]
 
     return read_database(container.root, container.path, COLUMNS, read)
 
 
-def sessions(connection: apsw.Connection) -> list[tuple[str, str, str]]:
-    """Id, name in the store and stamp of every session, the newest first.
-
-    The name of a sub-agent begins with that of the session at its root.
-    """
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    rows = list(connection.execute(_STAMPS if "event_sequence" in tables else _STAMPS_BY_TIME))
-    parents = {native_id: parent for native_id, parent, _ in rows}
-    return [(native_id, _name(native_id, parents), stamp) for native_id, _, stamp in rows]
-
-
 def _name(native_id: str, parents: Mapping[str, str | None]) -> str:
-    root, seen = native_id, {native_id}
-    while (parent := parents.get(root)) is not None and parent in parents and parent not in seen:
-        root = parent
-        seen.add(root)
+    """The session's name in the store: that of a sub-agent begins with the session at its root."""
+    root = native_id
+    for _ in range(_MOST_DEEP):
+        root = parents[root] or root
     return native_id if root == native_id else f"{root}/{native_id}"

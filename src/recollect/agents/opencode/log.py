@@ -15,22 +15,13 @@ import apsw
 import orjson
 
 from recollect import kinds
+from recollect.agentkit.calls import error_line, shell_kind
 from recollect.agentkit.database import read_database
-from recollect.agentkit.files import open_beneath
+from recollect.agentkit.files import Cursor, Source, open_beneath
 from recollect.agentkit.lines import KEPT_BAD_BYTES
-from recollect.agentkit.protocol import (
-    BadLine,
-    Checkpoint,
-    Cursor,
-    EventRecord,
-    Record,
-    SessionInfo,
-    Skipped,
-    Source,
-    Usage,
-)
-from recollect.agentkit.values import as_mapping, as_text, call_key, media_reference, positive_int, summarise
-from recollect.agents.opencode import discover, tools
+from recollect.agentkit.protocol import BadLine, Checkpoint, EventRecord, Record, SessionInfo, Skipped, Usage
+from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, media_reference, positive_int, summarise
+from recollect.agents.opencode import discover
 from recollect.errors import SourceUnreadable
 
 _SESSION = (
@@ -38,18 +29,44 @@ _SESSION = (
     " LEFT JOIN project p ON p.id = s.project_id WHERE s.id = ?"
 )
 # Ids ascend with time. `rank` is a row's place in the whole session, `number` a part's place in its message.
+# A damaged value may have any type: as bytes or as an integer each can at least be read.
 _ROWS = (
-    "WITH ranked AS (SELECT m.id AS message, p.id AS part, max(m.time_updated, coalesce(p.time_updated, 0)) AS updated,"
+    "WITH ranked AS (SELECT m.id AS message, p.id AS part,"
+    " CAST(max(m.time_updated, coalesce(p.time_updated, 0)) AS INTEGER) AS updated,"
     " row_number() OVER (ORDER BY m.time_created, m.id, p.id) AS rank,"
     " row_number() OVER (PARTITION BY m.id ORDER BY p.id) AS number"
     " FROM message m LEFT JOIN part p ON p.message_id = m.id WHERE m.session_id = ?1)"
-    " SELECT m.id, m.data, p.id, p.data, p.time_created, rank, number, updated"
+    " SELECT m.id, CAST(m.data AS BLOB), p.id, CAST(p.data AS BLOB), p.time_created, rank, number, coalesce(updated, 0)"
     " FROM ranked JOIN message m ON m.id = message LEFT JOIN part p ON p.id = part"
-    " WHERE updated >= ?2 AND rank > ?3 ORDER BY rank LIMIT ?4"
+    " WHERE coalesce(updated, ?2) >= ?2 AND rank > ?3 ORDER BY rank LIMIT ?4"
 )
-_SPAWNED_BY = "SELECT data FROM part WHERE session_id = ?1 AND instr(data, ?2)"
+_SPAWNING_CALL = (
+    "SELECT data ->> '$.callID' FROM part WHERE session_id = ?1 AND instr(data, ?2)"
+    " AND CASE WHEN json_valid(data) THEN data ->> '$.state.metadata.sessionId' END = ?2"
+)
 # Named in docs/formats/opencode.md.
 _SKIPPED = frozenset({"step-start", "step-finish", "patch", "snapshot"})
+_SAYINGS = frozenset({"text", "reasoning"})
+_SHELL = "bash"
+_QUESTION = "question"
+_EDITS = frozenset({"edit", "write", "patch", "multiedit", "apply_patch"})
+_PATHS = ("filePath", "path")
+_VERBS: dict[str, tuple[str, tuple[str, ...]]] = {
+    _SHELL: ("ran", ("command",)),
+    "read": ("read", _PATHS),
+    "list": ("listed", _PATHS),
+    "glob": ("searched for", ("pattern",)),
+    "grep": ("searched for", ("pattern",)),
+    "webfetch": ("fetched", ("url",)),
+    "websearch": ("searched the web for", ("query",)),
+    "task": ("started a sub-agent:", ("description", "prompt")),
+    "skill": ("read the skill", ("name",)),
+    "todowrite": ("updated the todo list", ()),
+    "todoread": ("read the todo list", ()),
+}
+# How the program words a call that the user did not allow.
+_REFUSED = ("The user rejected permission", "The user has specified a rule which prevents you")
+_INTERRUPTED = "Tool execution aborted"
 _GENERATED_TITLES = ("New session - ", "Child session - ")
 _OUTPUT_BYTES = 8 * 1024 * 1024
 _SLOTS = 4  # positions of one part
@@ -95,26 +112,20 @@ def _read(
 
 
 def _info(connection: apsw.Connection, source: Source, row: tuple[Any, ...]) -> SessionInfo:
-    parent, folder, title, version, created_ms, worktree, vcs = row
+    parent, *texts, created_ms, worktree, vcs = row
+    folder, title, version = map(as_text, texts)
     assert source.session is not None
-    info = SessionInfo(source.session, born_ms=created_ms, cwd=folder, agent_version=version)
-    info.git_root = worktree if vcs == "git" else None
+    info = SessionInfo(source.session, born_ms=_moment(created_ms), cwd=folder, agent_version=version)
+    info.git_root = as_text(worktree) if vcs == "git" else None
     if title and not title.startswith(_GENERATED_TITLES):
         info.title, info.title_rank = title, 2
-    if parent is not None and "/" in source.session:
-        names = {native_id: name for native_id, name, _ in discover.sessions(connection)}
+    root, _, own = source.session.partition("/")
+    if own:
         info.session_class = kinds.SUB_AGENT
-        info.parent_native_id, info.root_native_id = names.get(parent), source.session.partition("/")[0]
-        info.spawn_call_id = _spawning_call(connection, parent, source.unit or "")
+        info.parent_native_id, info.root_native_id = root if parent == root else f"{root}/{parent}", root
+        calls = connection.execute(_SPAWNING_CALL, (parent, own)).fetchone()
+        info.spawn_call_id = as_text(calls[0]) if calls else None
     return info
-
-
-def _spawning_call(connection: apsw.Connection, parent: str, child: str) -> str | None:
-    for (data,) in connection.execute(_SPAWNED_BY, (parent, child)):
-        part = as_mapping(_loads(data))
-        if as_mapping(as_mapping(part.get("state")).get("metadata")).get("sessionId") == child:
-            return as_text(part.get("callID"))
-    return None
 
 
 def _moment(value: Any) -> int | None:
@@ -122,11 +133,16 @@ def _moment(value: Any) -> int | None:
     return value if type(value) is int and 0 < value < 1 << 48 else None
 
 
-def _loads(data: Any) -> Any:
+def _bad_row(place: int, data: bytes | None) -> BadLine:
+    return BadLine(place, place, "not a JSON object", (data or b"")[:KEPT_BAD_BYTES])
+
+
+def _loads(data: bytes | None) -> dict[str, Any] | None:
     try:
-        return orjson.loads(data)
-    except (orjson.JSONDecodeError, TypeError):
+        value = orjson.loads(data or b"")
+    except orjson.JSONDecodeError:
         return None
+    return value if isinstance(value, dict) else None
 
 
 class _Message:
@@ -156,19 +172,19 @@ class _Reader:
         self.skips: dict[str, int] = {}
         self.rows = self.bytes = 0
 
-    def message(self, native_id: str, data: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[Record]:
+    def message(self, native_id: str, data: bytes | None, rows: Iterable[tuple[Any, ...]]) -> Iterator[Record]:
         """The records of a message: its tokens, its parts, and the error that ended it."""
         value = _loads(data)
-        if not isinstance(value, dict):
-            yield _bad(data)
-        message = _Message(native_id, as_mapping(value))
-        if message.role == "assistant":
-            yield from self._usage(message, as_mapping(value))
+        message = _Message(native_id, value or {})
+        if value and message.role == "assistant":
+            yield from self._usage(message, value)
         rank = 0
         for *_, part_id, part_data, created_ms, rank, number, _updated in rows:
+            if value is None and number == 1:
+                yield _bad_row(rank * _SLOTS, data)
             self.rows += 1
             if part_id is not None:
-                self.bytes += len(part_data)
+                self.bytes += len(part_data or b"")
                 yield from self._part(message, part_id, part_data, created_ms, rank, number)
         if message.error:
             yield self._failure(message, rank)
@@ -193,31 +209,46 @@ class _Reader:
         kind = kinds.HUMAN_INTERVENTION if is_stopped else kinds.ERROR
         event = self._event(message, f"{message.native_id}:error", rank * _SLOTS + 3, message.created_ms, kind)
         event.payload = {"text": text, "native": {"error": name}}
-        event.role, event.status, event.is_error = ("user" if is_stopped else "assistant"), "failed", not is_stopped
-        event.summary = summarise(f"failed: {text}")
-        if is_stopped:
-            event.status, event.summary = "interrupted", "interrupted the turn"
+        event.role, event.status = ("user", "interrupted") if is_stopped else ("assistant", "failed")
+        event.is_error = not is_stopped
+        event.summary = "interrupted the turn" if is_stopped else summarise(f"failed: {text}")
         event.copy_key = f"{message.copy_key}:error"
         return event
 
     def _part(
-        self, message: _Message, native_id: str, data: str, created_ms: int, rank: int, number: int
+        self, message: _Message, native_id: str, data: bytes | None, created_ms: Any, rank: int, number: int
     ) -> Sequence[Record]:
-        value = _loads(data)
-        if not isinstance(value, dict):
-            return [_bad(data)]
-        name = as_text(value.get("type")) or ""
-        if name in _SKIPPED:
-            return self._skip(name)
-        started_ms = _moment(as_mapping(value.get("time")).get("start")) or created_ms
+        part = _loads(data)
+        if part is None:
+            return [_bad_row(rank * _SLOTS + 1, data)]
+        name = as_text(part.get("type")) or ""
+        started_ms = _moment(as_mapping(part.get("time")).get("start")) or _moment(created_ms)
         event = self._event(message, native_id, rank * _SLOTS, started_ms, kinds.OTHER)
         event.copy_key = f"{message.copy_key}:{number}"
-        event.payload, event.summary = {"native": value}, summarise(name)
-        return _PARTS.get(name, _Reader._other)(self, event, value, message)
-
-    def _skip(self, name: str) -> Sequence[Record]:
-        self.skips[name] = self.skips.get(name, 0) + 1
-        return ()
+        said = kinds.USER_MSG if message.role == "user" else kinds.ASSISTANT_MSG
+        text = as_text(part.get("text"))
+        if name in _SKIPPED or (name in _SAYINGS and text is None):
+            name = name if name in _SKIPPED else f"empty {name}"
+            self.skips[name] = self.skips.get(name, 0) + 1
+            return ()
+        if name == "tool":
+            return self._call(event, part, message)
+        event.payload, event.summary = {"native": part}, summarise(name) or "part"
+        if name in _SAYINGS:
+            event.kind = said if name == "text" else kinds.THINKING
+            event.payload, event.summary = {"text": text}, summarise(text or "")
+            if name == "text" and (message.is_summary or part.get("synthetic") is True or part.get("ignored") is True):
+                event.kind, event.role = kinds.LIFECYCLE, "system"
+                if message.is_summary:
+                    event.summary = summarise(f"summary of the conversation so far: {text}")
+        elif name == "file":
+            file, url = as_text(part.get("filename")) or "a file", as_text(part.get("url")) or ""
+            event.kind, event.summary = said, summarise(f"[attached {file}]")
+            if url.startswith("data:"):
+                event.payload = {"media": [media_reference("file", as_text(part.get("mime")), url, file)]}
+        elif name == "compaction":
+            event.kind, event.role, event.summary = kinds.LIFECYCLE, "system", "context compacted"
+        return [event]
 
     def _event(self, message: _Message, native_id: str, position: int, ts_ms: int | None, kind: str) -> EventRecord:
         event = EventRecord(self._session, native_id, position, ts_ms, kind, {}, "")
@@ -225,32 +256,14 @@ class _Reader:
         event.is_provisional = not message.is_complete
         return event
 
-    def _text(self, event: EventRecord, part: Mapping[str, Any], message: _Message) -> Sequence[Record]:
-        text = as_text(part.get("text"))
-        if text is None:
-            return self._skip("empty text")
-        event.kind = kinds.USER_MSG if message.role == "user" else kinds.ASSISTANT_MSG
-        event.payload = {"text": text}
-        event.summary = summarise(text)
-        if message.is_summary or part.get("synthetic") is True or part.get("ignored") is True:
-            event.kind, event.role = kinds.LIFECYCLE, "system"
-            if message.is_summary:
-                event.summary = summarise(f"summary of the conversation so far: {text}")
-        return [event]
-
-    def _thought(self, event: EventRecord, part: Mapping[str, Any], _: _Message) -> Sequence[Record]:
-        text = as_text(part.get("text")) or ""
-        event.kind, event.payload, event.summary = kinds.THINKING, {"text": text}, summarise(text)
-        return [event] if text else self._skip("empty reasoning")
-
     def _call(self, call: EventRecord, part: Mapping[str, Any], message: _Message) -> Sequence[Record]:
         state = as_mapping(part.get("state"))
         tool, given = as_text(part.get("tool")) or "tool", as_mapping(state.get("input"))
         arguments, call.retry_key = call_key(tool, dict(given))
         call.tool, call.call_id = tool, as_text(part.get("callID"))
-        call.kind = tools.call_kind(tool, given)
+        call.kind = _call_kind(tool, given)
         call.payload = {"input": arguments}
-        call.summary = tools.call_summary(tool, call.kind, given)
+        call.summary = _call_summary(tool, call.kind, given)
         call.copy_key = call.call_id or call.copy_key
         if state.get("status") not in ("completed", "error"):
             call.is_provisional = True
@@ -265,14 +278,14 @@ class _Reader:
         ended_ms = _moment(as_mapping(state.get("time")).get("end")) or call.ts_ms
         event = self._event(message, call.native_id, call.position + 1, ended_ms, kinds.TOOL_RESULT)
         event.block, event.role, event.tool, event.call_id = 1, "tool", call.tool, call.call_id
-        event.kind, event.status = tools.result_kind(call.tool or "", state, output)
+        event.kind, event.status = _result_kind(call.tool or "", state, output)
         event.role = "user" if event.kind in (kinds.DECISION, kinds.HUMAN_INTERVENTION) else "tool"
         event.is_error = event.kind == kinds.ERROR
         event.is_provisional, event.copy_key = False, call.copy_key
         # The program repeats the output there.
         native = {name: value for name, value in metadata.items() if name not in ("output", "preview")}
         event.payload = {"output": output, "native": {"metadata": native, "status": state.get("status")}}
-        event.summary = tools.result_summary(event.kind, state, output)
+        event.summary = _result_summary(event.kind, state, output)
         return event
 
     def _full_output(self, path: str | None) -> str | None:
@@ -285,32 +298,36 @@ class _Reader:
         with os.fdopen(fd, "rb") as file:
             return file.read(_OUTPUT_BYTES).decode("utf-8", "replace") or None
 
-    def _file(self, event: EventRecord, part: Mapping[str, Any], message: _Message) -> Sequence[Record]:
-        name, url = as_text(part.get("filename")) or "a file", as_text(part.get("url")) or ""
-        mime = as_text(part.get("mime"))
-        event.kind = kinds.USER_MSG if message.role == "user" else kinds.ASSISTANT_MSG
-        event.summary = summarise(f"[attached {name}]")
-        if url.startswith("data:"):
-            event.payload = {"media": [media_reference("file", mime, url, name)]}
-        return [event]
 
-    def _compaction(self, event: EventRecord, part: Mapping[str, Any], _: _Message) -> Sequence[Record]:
-        event.kind, event.role, event.summary = kinds.LIFECYCLE, "system", "context compacted"
-        return [event]
-
-    def _other(self, event: EventRecord, part: Mapping[str, Any], _: _Message) -> Sequence[Record]:
-        return [event]
+def _call_kind(tool: str, arguments: Mapping[str, Any]) -> str:
+    if tool in _EDITS:
+        return kinds.EDIT
+    return shell_kind(as_text(arguments.get("command")) or "") if tool == _SHELL else kinds.TOOL_CALL
 
 
-_PARTS = {
-    "text": _Reader._text,
-    "reasoning": _Reader._thought,
-    "tool": _Reader._call,
-    "file": _Reader._file,
-    "compaction": _Reader._compaction,
-}
+def _call_summary(tool: str, kind: str, arguments: Mapping[str, Any]) -> str:
+    if tool == _QUESTION:
+        first = next(map(as_mapping, as_list(arguments.get("questions"))), {})
+        return summarise(f"asked: {as_text(first.get('question')) or ''}")
+    verb, keys = _VERBS.get(tool) or ("edited" if kind == kinds.EDIT else f"called {tool}", _PATHS)
+    target = next((value for key in keys if (value := as_text(arguments.get(key)))), "")
+    return summarise(f"{verb} {target}".rstrip())
 
 
-def _bad(data: Any) -> BadLine:
-    raw = data if isinstance(data, bytes) else str(data).encode("utf-8", "replace")
-    return BadLine(1, 0, "not a JSON object", raw[:KEPT_BAD_BYTES])
+def _result_kind(tool: str, state: Mapping[str, Any], output: str) -> tuple[str, str]:
+    """The kind and the status of a finished call's result."""
+    if state.get("status") == "error":
+        if output.startswith(_REFUSED):
+            return kinds.HUMAN_INTERVENTION, "denied"
+        return kinds.ERROR, "interrupted" if output.startswith(_INTERRUPTED) else "failed"
+    if tool == _QUESTION:
+        return kinds.DECISION, "ok"
+    is_failed = tool == _SHELL and as_mapping(state.get("metadata")).get("exit") not in (None, 0)
+    return (kinds.ERROR, "failed") if is_failed else (kinds.TOOL_RESULT, "ok")
+
+
+def _result_summary(kind: str, state: Mapping[str, Any], output: str) -> str:
+    exit_code = as_mapping(state.get("metadata")).get("exit")
+    if kind == kinds.ERROR:
+        return summarise(f"exit {exit_code}: {error_line(output)}" if exit_code else f"failed: {output}")
+    return summarise(output) or "done"
