@@ -16,7 +16,7 @@ from recollect.analysis import distiller
 from recollect.api import open_memory
 from recollect.kinds import ASSISTANT_MSG, USER_MSG
 from recollect.sessions import account, parts
-from recollect.store import Store
+from recollect.store import Store, open_store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.logs import CLAUDE, claude_answer, lines, session_id
 
@@ -179,7 +179,8 @@ def test_the_newest_files_are_read_first_and_the_progress_says_how_far_back(tmp_
     with open_memory(tmp_path / "store", [home.flag]) as memory:
         memory.sweep(lambda stage, done, total: stages.append(stage))
 
-        arrived = memory._store.streams.names()
+    with open_store(tmp_path / "store") as store:
+        arrived = store.streams.names()
     assert [key.native_id for key in sorted(arrived, key=lambda key: arrived[key])] == ["new", "middle", "old"]
     assert "reading, back to 2023-11-14" in stages
 
@@ -210,9 +211,10 @@ def test_a_sweep_that_is_stopped_soon_has_stored_the_beginning_of_a_large_file(t
             raise KeyboardInterrupt
 
     for _ in range(3):
-        with open_memory(tmp_path / "store", [CLAUDE.root_flag(tmp_path / "home")]) as memory:
-            with pytest.raises(KeyboardInterrupt):
-                memory.sweep(stop)
-            stored.append(sum(memory._store.raw.event_counts().values()))
+        opened = open_memory(tmp_path / "store", [CLAUDE.root_flag(tmp_path / "home")])
+        with opened as memory, pytest.raises(KeyboardInterrupt):
+            memory.sweep(stop)
+        with open_store(tmp_path / "store") as store:
+            stored.append(sum(store.raw.event_counts().values()))
 
     assert stored == [1000, 2000, 3000]

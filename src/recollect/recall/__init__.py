@@ -9,16 +9,24 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 
 if TYPE_CHECKING:
-    from recollect.recall.answers import Amendment, Glimpse, Match, SearchAnswer, SessionHit
-    from recollect.recall.brief import renew_briefs, write_briefs
+    from recollect.recall.brief import AGENT_PROMPTS, renew_briefs, write_briefs
     from recollect.recall.diffs import EditDiff, SessionDiff, absolute, patch_of, session_diff
-    from recollect.recall.discussions import Discussion, find_discussions
     from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
-    from recollect.recall.filters import NO_FILTERS, Filters, last_name, repos_for
+    from recollect.recall.filters import NO_FILTERS, Filters, last_name, repos_for, sessions_of
+    from recollect.recall.hits import Amendment, Glimpse, Match, SearchAnswer, SessionHit
     from recollect.recall.line_history import ChangeOrigin, LineOrigin, Uncommitted, find_uncommitted, line_origin
     from recollect.recall.lookup import Options, search, with_amendments
-    from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
+    from recollect.recall.other_sessions import (
+        Discussion,
+        Related,
+        TimelineEntry,
+        Unfinished,
+        find_discussions,
+        related,
+        timeline,
+        unfinished,
+    )
     from recollect.recall.prepared import (
         BRIEF,
         EDITS,
@@ -34,8 +42,6 @@ if TYPE_CHECKING:
         requests_path,
         switches_path,
     )
-    from recollect.recall.prompts import AGENT_PROMPTS
-    from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
     from recollect.recall.stats import (
         BREAKDOWNS,

@@ -12,7 +12,7 @@ from recollect.clock import AsDatetime
 from recollect.errors import NotFound
 from recollect.kinds import EDIT
 from recollect.schema import Event, Session
-from recollect.sessions import find_spawned, iter_payloads, read_calls
+from recollect.sessions import find_spawned, iter_payloads, read_events
 from recollect.store import Store
 
 _MOVE = re.compile(r"(?:^|[;&|\n(]\s*|&&\s*)(?:sudo\s+)?(?:(?P<cd>cd)|(?:git\s+)?mv)\s+(?P<words>[^;&|\n]+)")
@@ -172,7 +172,7 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
     made: list[tuple[Session, Event, FileChange]] = []
     failed = copied = 0
     for owner in _tree(session, find_spawned(store, session)):
-        events = read_calls(store, owner, EDIT)
+        events = read_events(store, owner, calls=EDIT)
         # The last result of each call.
         outcomes = {event.call_id: event for event in events if event.call_id and event.role != "assistant"}
         own = [event for event in events if event.kind == EDIT and event.copy_of is None]

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from recollect.agentkit.calls import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
-from recollect.recall.answers import identity
-from recollect.recall.candidates import Sessions, nameless
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
+from recollect.recall.hits import identity
+from recollect.recall.ranking import Sessions, nameless
 from recollect.sessions import BlamedLine, blame_line, checkout_of, uncommitted_lines
 from recollect.store import Store, StoredFact
 

@@ -5,13 +5,22 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.sessions.account import account_for, settle_sessions
-    from recollect.sessions.git import BlamedLine, blame_line, changed_since, checkout_of, uncommitted_lines
-    from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of, with_group_homes
     from recollect.sessions.parts import Parts, boundary_of, content_hash, cuts_ms, decode_totals, split, until
     from recollect.sessions.pricing import MINUTE_MS, TOKENS, Used, add_up, tokens_of, usd_of
-    from recollect.sessions.relations import all_reached
+    from recollect.sessions.relations import (
+        GROUPS_FOLDER,
+        all_reached,
+        assign_groups,
+        group_folder,
+        homes_of,
+        with_group_homes,
+    )
     from recollect.sessions.repos import (
+        BlamedLine,
         Checkouts,
+        blame_line,
+        changed_since,
+        checkout_of,
         find_checkout,
         folded,
         main_checkout,
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
         read_origin,
         read_text,
         remote_of,
+        uncommitted_lines,
         windows_path,
     )
     from recollect.sessions.rules import AccountRules, is_settled
@@ -30,7 +40,6 @@ if TYPE_CHECKING:
         find_spawned,
         iter_payloads,
         iter_transcript,
-        read_calls,
         read_events,
         read_window,
     )

@@ -7,7 +7,6 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ from recollect.schema import (
     WARM_UP,
 )
 from recollect.sessions import AccountRules, is_settled
-from recollect.sessions.groups import assign_groups
 from recollect.sessions.marks import apply, derive
 from recollect.sessions.parts import (
     Parts,
@@ -41,8 +39,8 @@ from recollect.sessions.parts import (
     split,
     until,
 )
-from recollect.sessions.pricing import Money, Payments, add_up, main_model
-from recollect.sessions.relations import Relations, mark_copies
+from recollect.sessions.pricing import Payments, add_up, main_model
+from recollect.sessions.relations import Relations, assign_groups, mark_copies
 from recollect.sessions.repos import name_repos
 from recollect.sessions.titles import Task, find_task, heading, project_of
 from recollect.store import ACCOUNT, DIGEST, Base, KeptState, Request, SessionRow, Step, Store, StoredSession
@@ -56,20 +54,13 @@ _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transac
 Then = Callable[[Sequence[StoredSession]], Sequence[KeptState]]
 
 
-class Accounted(NamedTuple):
-    """The dirty sessions that hold nothing, and those that go on from what nobody holds."""
-
-    empty: list[SessionKey]
-    torn: set[SessionKey]
-
-
 def account_for(
     store: Store,
     rules: AccountRules,
     advance: Callable[[int, int], None],
     then: Then | None = None,
-) -> Accounted:
-    """Bring the rows of dirty sessions up to date.
+) -> tuple[list[SessionKey], set[SessionKey]]:
+    """Bring the rows of dirty sessions up to date; return those that hold nothing, and those without their beginning.
 
     `then` gets them with their events marked, some at a time, and returns what it keeps of them; sub-agents come
     before the sessions that spawned them.
@@ -104,7 +95,7 @@ def account_for(
             done += len(read)
             advance(done, len(keys))
     _confirm_tasks(store, guesses)
-    return Accounted(empty, torn)
+    return empty, torn
 
 
 def _accounts(
@@ -176,20 +167,8 @@ def _mark_copies_of_evicted(store: Store, relations: Relations, dirty: Sequence[
             store.evictions.mark_copies(key, owner)
 
 
-@dataclass(slots=True)
-class _Facts:
-    """What all sources of a session say, merged."""
-
-    first: dict[str, Any]
-    last: dict[str, Any]
-
-    @property
-    def title(self) -> str | None:
-        return next((title for rank in (3, 2, 1) if (title := self.last.get(f"title_{rank}"))), None)
-
-
-def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
-    """Merge the sources' tellings; a prompt history only fills what nobody else says."""
+def _facts(infos: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Merge what the sources said, first and last; a prompt history only fills what nobody else says."""
     full = [info for info in infos if info["last"].get("session_class") != PROMPTS_ONLY]
     aside = [info for info in infos if info["last"].get("session_class") == PROMPTS_ONLY]
     first: dict[str, Any] = {}
@@ -200,7 +179,8 @@ def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
     for info in [*aside, *full]:
         last.update(info["last"])
         metadata.update(info["last"].get("metadata") or {})
-    return _Facts(first, last | {"metadata": metadata})
+    title = next((title for rank in (3, 2, 1) if (title := last.get(f"title_{rank}"))), None)
+    return first, last | {"metadata": metadata, "title": title}
 
 
 class _Sum(NamedTuple):
@@ -253,19 +233,19 @@ class _Account(NamedTuple):
 def _account(
     relations: Relations, rules: AccountRules, payments: Payments, held: _Sum, request: Request | None
 ) -> _Account:
-    facts, totals = _facts(held.session.infos), held.totals
+    (first, last), totals = _facts(held.session.infos), held.totals
     money = payments.money(held.session, totals.used, totals.span.started_ms)
-    task = _task(rules, facts.last.get("git_branch"), totals.commits, totals.first_prompt)
-    row = _session_row(relations, held, facts, money, request)
+    task = _task(rules, last.get("git_branch"), totals.commits, totals.first_prompt)
+    row = _session_row(relations, held, first, last, money, request)
     if task is not None and not task.is_guess:
         row = row._replace(task_ref=task.ref)
     if held.base is not None:
-        row = _extended(held.base, row, facts)
+        row = _extended(held.base, row, last["title"])
     guess = task.ref if task is not None and task.is_guess and row.task_ref is None else None
     return _Account(row, held, guess)
 
 
-def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
+def _extended(base: Base, row: SessionRow, title: str | None) -> SessionRow:
     """The row of a session that was evicted once: as it was then, and what it did since."""
     old = base.row
     started, ended = _least(old.started_ms, row.started_ms), _most(old.ended_ms, row.ended_ms)
@@ -274,7 +254,7 @@ def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
     return row._replace(
         **({} if base.is_usage_held else _spent(old, row)),
         outcome=old.outcome,
-        title=facts.title or old.title or row.title,
+        title=title or old.title or row.title,
         task_ref=old.task_ref or row.task_ref,
         started_ms=started,
         ended_ms=ended,
@@ -312,9 +292,15 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
 
 
-def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, request: Request | None) -> SessionRow:
+def _session_row(
+    relations: Relations,
+    held: _Sum,
+    first: dict[str, Any],
+    last: dict[str, Any],
+    money: dict[str, Any],
+    request: Request | None,
+) -> SessionRow:
     key, sources, totals = held.session.key, held.session.sources, held.totals
-    first, last = facts.first, facts.last
     started, ended = totals.span.started_ms, totals.span.ended_ms
     parent, base = relations.origin(key).parent, relations.base(key, totals.originals)
     prompt = totals.title
@@ -330,7 +316,7 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
         parent_session_uid=relations.uid(SessionKey(key.agent, parent)) if parent else None,
         base_session_uid=relations.uid(base) if base else None,
         base_end=first.get("base_end"),
-        session_class=_session_class(facts, parent),
+        session_class=_session_class(first, last, parent),
         group="main",
         host=sources[0].host if sources else None,
         repo=None,
@@ -342,13 +328,13 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
         model=main_model(totals.used) or totals.span.model or last.get("model"),
         provider=last.get("provider"),
         agent_version=last.get("agent_version"),
-        title=facts.title or (cut_short(heading(prompt), TITLE_CHARS) if prompt else None),
+        title=last["title"] or (cut_short(heading(prompt), TITLE_CHARS) if prompt else None),
         instructions=orjson.dumps(last.get("instructions") or []).decode(),
         started_ms=started,
         ended_ms=ended,
         updated_ms=totals.all.ended_ms,
         outcome=UNKNOWN,
-        **money.columns(),
+        **money,
         wall_clock_ms=ended - started if started is not None and ended is not None else None,
         turns=totals.turns,
         retries=totals.retries,
@@ -372,13 +358,14 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
 def _unrecorded(totals: Totals) -> dict[str, str]:
     """Some logs have no tokens of answers, or numbers from before the answer was written: far below its length."""
     output = sum(one.output_tokens for one in totals.used)
-    return {OUTPUT: UNRECORDED} if totals.answered_bytes > max(_SHORT_BYTES, output * _MOST_BYTES_OF_TOKEN) else {}
+    most_bytes = max(_SHORT_BYTES, output * _MOST_BYTES_OF_TOKEN) if totals.used else 0
+    return {OUTPUT: UNRECORDED} if totals.answered_bytes > most_bytes else {}
 
 
-def _session_class(facts: _Facts, parent: str | None) -> str:
+def _session_class(first: dict[str, Any], last: dict[str, Any], parent: str | None) -> str:
     """As the log has it; but what a call spawned did its work, however little it wrote."""
-    stated = facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN)
-    return SUB_AGENT if stated == WARM_UP and facts.first.get("spawn_call_id") else stated
+    stated = last.get("session_class") or (SUB_AGENT if parent else HUMAN)
+    return SUB_AGENT if stated == WARM_UP and first.get("spawn_call_id") else stated
 
 
 def _task(rules: AccountRules, branch: str | None, commits: Sequence[str], prompt: str | None) -> Task | None:
@@ -414,8 +401,8 @@ def settle_sessions(
         return 0
     dropped = store.drop_stand_ins()
     mark_copies(store)
-    accounted = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
-    emptied = store.streams.emptied(accounted.empty)
+    empty, torn = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
+    emptied = store.streams.emptied(empty)
     if is_all_read:
         store.session_rows.drop(emptied)
     if has_moved := store.rules.has_moved():
@@ -425,6 +412,6 @@ def settle_sessions(
     if has_moved:
         store.rules.set(rules.text(domains), is_named=True)
     # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.
-    unread = set() if is_all_read else {*emptied, *accounted.torn}
+    unread = set() if is_all_read else {*emptied, *torn}
     store.streams.set_dirty(set(store.streams.dirty()) - unread, False)
     return dropped

@@ -24,7 +24,7 @@ from recollect.sessions.titles import has_subject
 from recollect.store import HALF_BYTES, Boundary, Kept, Response, Step, Store, StoredSession
 
 PART_EVENTS = 1_000  # at least
-PIECE_EVENTS = 10_000  # of a session, settled at once: one to two seconds
+PIECE_EVENTS = 50_000  # of a session, settled at once: about five seconds, and each piece writes its digest anew
 _CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
 
 
