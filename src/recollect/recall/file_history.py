@@ -264,7 +264,6 @@ class EditStep(NamedTuple):
 
     event: EventHeader
     change: FileChange
-    is_edit: bool
 
 
 def blame(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | None = None) -> list[FileEdit]:
@@ -325,7 +324,7 @@ def file_steps(store: Store, path: str, chosen: EventFilter = ANY_EVENT, limit: 
             for step in steps:
                 if until_ms is not None and (step.event.ts_ms or 0) > until_ms:
                     continue
-                if step.is_edit and _is_chosen(step.event, chosen):
+                if step.event.kind == EDIT and _is_chosen(step.event, chosen):
                     edits[step.event.id, step.change.path] = step
                 earlier = step.change.renamed_from
                 if earlier and len(names) < _MOST_NAMES and earlier not in (name for name, _ in names):
@@ -352,11 +351,11 @@ def _steps_of(call: _Call, path: str, agent: str, cwd: str | None) -> Iterator[E
         return
     if call.header.kind == EDIT:
         named = [whole(change, cwd) for change in changes(agent, call.payload, call.result)]
-        yield from (EditStep(call.header, change, is_edit=True) for change in named if is_same(change.path, path))
+        yield from (EditStep(call.header, change) for change in named if is_same(change.path, path))
         return
     for change in renames(call.payload):
         if earlier := called_before(whole(change, cwd), path):
-            yield EditStep(call.header, FileChange(path, earlier), is_edit=False)
+            yield EditStep(call.header, FileChange(path, earlier))
 
 
 def _events_with(

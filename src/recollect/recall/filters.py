@@ -14,7 +14,7 @@ from recollect import sessions
 from recollect.clock import moment_ms
 from recollect.errors import Ambiguous, NotFound, RecollectError, UsageError
 from recollect.kinds import DECISION, FAIL, KIND_FAMILY, KINDS, OUTCOMES, SESSION_CLASSES, SUCCESS, SessionKey
-from recollect.recall.query import Filter, Query, time_ms
+from recollect.recall.query import OF_SESSIONS, Filter, Query, time_ms
 from recollect.store import Choice, EventFilter, SessionFilter, Store
 
 _MOST_NAMED = 4  # of the nearest names
@@ -141,9 +141,6 @@ def _listing(known: Sequence[str]) -> str:
 def _joined(names: Sequence[str]) -> str:
     rest = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", "channel", "user", "domain", "task")
 
 
 class Scope(NamedTuple):

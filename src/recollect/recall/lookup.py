@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from recollect.clock import rfc3339
-from recollect.recall.filters import NO_FILTERS, OF_SESSIONS, Filters, Scope, as_options, scope_of, sessions_in_scope
+from recollect.recall.filters import NO_FILTERS, Filters, Scope, as_options, scope_of, sessions_in_scope
 from recollect.recall.hits import Amendment, Hits, Match, SearchAnswer, SessionHit, hit_of, within_budget
 from recollect.recall.query import (
     FEW_WORDS,
+    OF_SESSIONS,
     OF_SESSIONS_ONLY,
     Phrase,
     Query,

@@ -21,6 +21,7 @@ IS_VALUES = ("error", "decision", "open", "starred")
 OF_SESSIONS_ONLY = ("open", "starred")  # of these: what sessions are, not events
 HAS_VALUES = ("edit",)
 ROLES = ("user", "assistant", "tool", "system")
+OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", "channel", "user", "domain", "task")
 OF_EVENTS = ("kind", "tool", "role", "is")  # filters that only events can answer
 _ENUMERATED = ("kind", "outcome", "role", "is", "has", "class")
 
@@ -254,24 +255,7 @@ def _one_of(*values: str) -> Callable[[str, datetime], bool]:
 
 # Every filter there is, and whether it takes a value.
 FILTERS: dict[str, Callable[[str, datetime], bool]] = {
-    **dict.fromkeys(
-        (
-            "agent",
-            "repo",
-            "branch",
-            "file",
-            "tool",
-            "model",
-            "session",
-            "group",
-            "channel",
-            "user",
-            "domain",
-            "task",
-            "tag",
-        ),
-        lambda value, now: bool(value.strip()),
-    ),
+    **dict.fromkeys((*OF_SESSIONS, "file", "tool", "session", "tag"), lambda value, now: bool(value.strip())),
     "kind": _one_of(*KINDS),
     "outcome": _one_of(*OUTCOMES),
     "role": _one_of(*ROLES),

@@ -77,19 +77,19 @@ def account_for(
     pieces = (piece for group in groups for piece in read_in_pieces(store, group, store.evictions.among(group)))
     with _garbage_left():
         for read, is_all in pieces:
-            accounts, without_begin = _accounts(store, relations, rules, read)
-            store.streams.set_marks([step for account in accounts for step in account.sum.changed])
-            store.session_rows.put([(account.row, account.session.sources) for account in accounts])
-            distilled = then([account.session for account in accounts]) if then is not None else ()
+            sums, rows, guessed, without_begin = _accounts(store, relations, rules, read)
+            store.streams.set_marks([step for one in sums for step in one.changed])
+            store.session_rows.put([(row, one.session.sources) for row, one in zip(rows, sums, strict=True)])
+            distilled = then([one.session for one in sums]) if then is not None else ()
             # Together: a session can be gone on with only where both are at the same place.
-            summed = [account.sum.kept for account in accounts if account.sum.kept is not None]
+            summed = [one.kept for one in sums if one.kept is not None]
             store.kept.put({ACCOUNT: summed, DIGEST: distilled})
             if not is_all:
                 continue
-            settled = {account.session.key for account in accounts}
+            settled = {one.session.key for one in sums}
             empty += {session.key for session in read} - settled
             torn |= without_begin
-            guesses |= {account.session.key: account.task_guess for account in accounts if account.task_guess}
+            guesses |= guessed
             if then is not None:
                 store.streams.set_dirty(settled - torn - guesses.keys(), False)
             done += len(read)
@@ -100,15 +100,30 @@ def account_for(
 
 def _accounts(
     store: Store, relations: Relations, rules: AccountRules, read: Sequence[StoredSession]
-) -> tuple[list["_Account"], set[SessionKey]]:
-    """Account for sessions as far as they hold anything; return also those that go on from what nobody holds."""
+) -> tuple[list["_Sum"], list[SessionRow], dict[SessionKey, str], set[SessionKey]]:
+    """Return the sums and rows of the sessions that hold anything, tasks they may have worked on, and the torn ones.
+
+    Torn are those that go on from what nobody holds. A task counts if another session knows its project.
+    """
     bases = {key: store.evictions.base(key) for key in store.evictions.among([session.key for session in read])}
     sums = [_sum(session, bases.get(session.key)) for session in read if session.key in bases or session.is_held]
     before_first = _before_first(relations, sums)
     requests = store.lineage.requests(before_first) if before_first else {}
     payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
-    accounts = [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
-    return accounts, before_first.keys() - requests.keys()
+    rows, guesses = list[SessionRow](), dict[SessionKey, str]()
+    for one in sums:
+        (first, last), totals = _facts(one.session.infos), one.totals
+        money = payments.money(one.session, totals.used, totals.span.started_ms)
+        row = _session_row(relations, one, first, last, money, requests.get(one.session.key))
+        task = _task(rules, last.get("git_branch"), totals.commits, totals.first_prompt)
+        if task is not None and not task.is_guess:
+            row = row._replace(task_ref=task.ref)
+        if one.base is not None:
+            row = _extended(one.base, row, last["title"])
+        if task is not None and row.task_ref is None:
+            guesses[one.session.key] = task.ref
+        rows.append(row)
+    return sums, rows, guesses, before_first.keys() - requests.keys()
 
 
 def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
@@ -146,7 +161,9 @@ def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionK
     above = {relative for key in dirty for relative in relations.above(key)}
     below = {relative for key in dirty for relative in relations.all_spawned(key)} - set(dirty)
     if below:
-        below -= {row.session for row in store.session_rows.places(below) if relations.is_named_as(row.session, row)}
+        for row in store.session_rows.places(below):
+            names = relations.names(row.session)
+            below -= {row.session} if all(getattr(row, name) == uid for name, uid in names.items()) else set()
     related = (above | below) - set(dirty)
     if related:
         store.streams.set_dirty(related, True)
@@ -155,11 +172,10 @@ def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionK
 
 def _mark_copies_of_evicted(store: Store, relations: Relations, dirty: Sequence[SessionKey]) -> None:
     """What a fork has copied from a session whose events are gone was counted there."""
+    origins = {key: relations.origin(key) for key in dirty}
     owners = {
-        key: {
-            SessionKey(key.agent, name) for name in (relations.origin(key).parent, relations.origin(key).base) if name
-        }
-        for key in dirty
+        key: {SessionKey(key.agent, name) for name in (origin.parent, origin.base) if name}
+        for key, origin in origins.items()
     }
     evicted = store.evictions.among({owner for named in owners.values() for owner in named})
     for key, named in owners.items() if evicted else ():
@@ -216,33 +232,6 @@ def _sum(session: StoredSession, base: Base | None) -> _Sum:
     totals.add(events, marks)
     totals.used = add_up(responses, totals.used)
     return _Sum(session._replace(steps=marked), changed, totals, base, kept)
-
-
-class _Account(NamedTuple):
-    """A session's new row, and the task it may have worked on, which counts if another session knows its project."""
-
-    row: SessionRow
-    sum: _Sum
-    task_guess: str | None
-
-    @property
-    def session(self) -> StoredSession:
-        return self.sum.session
-
-
-def _account(
-    relations: Relations, rules: AccountRules, payments: Payments, held: _Sum, request: Request | None
-) -> _Account:
-    (first, last), totals = _facts(held.session.infos), held.totals
-    money = payments.money(held.session, totals.used, totals.span.started_ms)
-    task = _task(rules, last.get("git_branch"), totals.commits, totals.first_prompt)
-    row = _session_row(relations, held, first, last, money, request)
-    if task is not None and not task.is_guess:
-        row = row._replace(task_ref=task.ref)
-    if held.base is not None:
-        row = _extended(held.base, row, last["title"])
-    guess = task.ref if task is not None and task.is_guess and row.task_ref is None else None
-    return _Account(row, held, guess)
 
 
 def _extended(base: Base, row: SessionRow, title: str | None) -> SessionRow:
@@ -311,9 +300,7 @@ def _session_row(
     return SessionRow(
         agent=key.agent,
         native_session_id=key.native_id,
-        session_uid=relations.uid(key),
-        root_session_uid=relations.uid(relations.root(key)),
-        parent_session_uid=relations.uid(SessionKey(key.agent, parent)) if parent else None,
+        **relations.names(key),
         base_session_uid=relations.uid(base) if base else None,
         base_end=first.get("base_end"),
         session_class=_session_class(first, last, parent),

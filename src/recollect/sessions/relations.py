@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recollect.agents import adapters
 from recollect.kinds import SessionKey, session_uid
@@ -25,7 +25,6 @@ from recollect.store import (
     Ancestry,
     Candidate,
     GroupRow,
-    Place,
     SharedResponse,
     Store,
     path_key,
@@ -123,12 +122,14 @@ class Relations:
             return set()
         return (all_reached([key], lambda above: self._spawned.get(above, ())) - {key}) & self._held
 
-    def is_named_as(self, key: SessionKey, row: Place) -> bool:
-        """Whether a row has the names that follow from the relations."""
+    def names(self, key: SessionKey) -> dict[str, Any]:
+        """Return the columns of a row that name the session, its root and its parent."""
         parent = self.origin(key).parent
-        parent_uid = self.uid(SessionKey(key.agent, parent)) if parent else None
-        uids = row.session_uid, row.root_session_uid, row.parent_session_uid
-        return uids == (self.uid(key), self.uid(self.root(key)), parent_uid)
+        return {
+            "session_uid": self.uid(key),
+            "root_session_uid": self.uid(self.root(key)),
+            "parent_session_uid": self.uid(SessionKey(key.agent, parent)) if parent else None,
+        }
 
     def originals(self, key: SessionKey) -> set[SessionKey]:
         """Sessions whose running totals this one may have taken over."""
@@ -144,25 +145,18 @@ class Relations:
         origin = self.origin(key)
         if origin.base or origin.parent:
             return SessionKey(key.agent, origin.base) if origin.base else None
-        owners = {
-            name_half(*owner): owner for owner in self._copied_from.get(key, ()) if not self._is_older(key, owner)
-        }
-        if not owners:
-            return None
+        owners: dict[bytes, SessionKey] = {}
+        for owner in self._copied_from.get(key, ()):
+            owner_ms = self.origin(owner).born_ms
+            if origin.born_ms is None or owner_ms is None or origin.born_ms >= owner_ms:
+                owners[name_half(*owner)] = owner
         return next((owners[half] for half in originals if half in owners), None)
-
-    def _is_older(self, key: SessionKey, other: SessionKey) -> bool:
-        born_ms, other_ms = self.origin(key).born_ms, self.origin(other).born_ms
-        return born_ms is not None and other_ms is not None and born_ms < other_ms
 
     def ancestors(self, key: SessionKey) -> set[SessionKey]:
         """All sessions this one says it comes from; a cycle of claims ends."""
         if key not in self._ancestors:
-            self._ancestors[key] = all_reached(self._near_above(key), self._near_above) - {key}
+            self._ancestors[key] = all_reached(self._above.get(key, ()), lambda near: self._above.get(near, ())) - {key}
         return self._ancestors[key]
-
-    def _near_above(self, key: SessionKey) -> Iterable[SessionKey]:
-        return self._above.get(key, ())
 
     def are_sharing(self, key: SessionKey, other: SessionKey) -> bool:
         """Whether one says it comes from the other, or holds copies of its records, or both hold a third one's."""
@@ -173,12 +167,7 @@ class Relations:
 
     def family(self, keys: Iterable[SessionKey]) -> set[SessionKey]:
         """These sessions and all that are related to them, be it through others."""
-        links: tuple[Mapping[SessionKey, set[SessionKey]], ...] = (
-            self._copied_from,
-            self._copied_by,
-            self._above,
-            self._below,
-        )
+        links = self._copied_from, self._copied_by, self._above, self._below
         return all_reached(keys, lambda key: {near for link in links for near in link.get(key, ())})
 
 
@@ -355,34 +344,22 @@ def assign_groups(store: Store) -> int:
         return 0
     members = store.session_rows.places()
     by_home = _by_home(store, groups)
-    own = {
-        member.session_uid: by_home.get(member.session) or _by_path(groups, member.cwd)
-        if member.key is None
-        else member.group
-        for member in members
-    }
-    above = {}
-    for member in members:
-        uid, root = member.session_uid, member.root_session_uid
-        above[uid] = root if root != uid else member.base_session_uid
+    by_uid = {member.session_uid: member for member in members}
     changes = []
     for member in members:
-        group = own[_origin(member.session_uid, above)]
+        origin = member  # the session that this one comes from in the end, of those that are stored
+        for _ in range(_DEEPEST):
+            is_root = origin.root_session_uid == origin.session_uid
+            source = by_uid.get((origin.base_session_uid if is_root else origin.root_session_uid) or "")
+            if source is None:
+                break
+            origin = source
+        group = origin.group if origin.key is not None else by_home.get(origin.session) or _by_path(groups, origin.cwd)
         if group != member.group:
             changes.append((group, member.session))
     if changes:
         store.groups.set_groups(changes)
     return len(changes)
-
-
-def _origin(uid: str, above: Mapping[str, str | None]) -> str:
-    """The session that this one comes from in the end, of those that are stored."""
-    for _ in range(_DEEPEST):
-        source = above[uid]
-        if source is None or source not in above:
-            break
-        uid = source
-    return uid
 
 
 def _by_home(store: Store, groups: list[GroupRow]) -> dict[SessionKey, str]:

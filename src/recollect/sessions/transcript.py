@@ -21,31 +21,24 @@ _DROPPED = (
     "`recollect digest` shows what is left, `recollect retention rehydrate` reads it again if its agent still has it"
 )
 
-_EVENT_COLUMNS = (
-    "event_uid",
+_SAME = (  # in an event and in its row
     "seq",
-    "parent_uid",
     "lane",
     "position",
     "native_id",
-    "ts_ms",
     "kind",
     "role",
     "tool",
     "call_id",
     "status",
-    "flags",
-    "copy_of",
     "summary",
-    "payload_start",
-    "payload_bytes",
     "model",
     "provider",
     "content_type",
     "input_tokens",
     "output_tokens",
-    "metadata",
 )
+_OTHERS = ("event_uid", "parent_uid", "ts_ms", "flags", "copy_of", "payload_start", "payload_bytes", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +73,8 @@ def read_events(
     """
     kinds = _family(kind) if kind else None
     key = SessionKey(session.agent, session.native_session_id)
-    rows = store.events.rows(key, _EVENT_COLUMNS, last=last, span=span, kinds=kinds, calls=calls)
-    return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
+    rows = store.events.rows(key, (*_SAME, *_OTHERS), last=last, span=span, kinds=kinds, calls=calls)
+    return [_event(session, row) for row in rows]
 
 
 def _family(kind: str | None) -> tuple[str, ...]:
@@ -91,34 +84,20 @@ def _family(kind: str | None) -> tuple[str, ...]:
     return KIND_FAMILY.get(kind, (kind,)) if kind else KINDS
 
 
-def _event(session: Session, row: dict[str, Any]) -> Event:
-    flags = row["flags"]
+def _event(session: Session, row: Sequence[Any]) -> Event:
+    uid, parent_uid, ts_ms, flags, copy_of, start, size, metadata = row[len(_SAME) :]
     return Event(
-        event_uid=row["event_uid"].hex(),
+        **dict(zip(_SAME, row, strict=False)),
+        event_uid=uid.hex(),
         session_uid=session.session_uid,
-        seq=row["seq"],
-        parent_event_uid=row["parent_uid"].hex() if row["parent_uid"] else None,
-        lane=row["lane"],
-        position=row["position"],
-        native_id=row["native_id"],
-        ts=rfc3339(row["ts_ms"]),
-        kind=row["kind"],
-        role=row["role"],
-        tool=row["tool"],
-        call_id=row["call_id"],
-        status=row["status"],
+        parent_event_uid=parent_uid.hex() if parent_uid else None,
+        ts=rfc3339(ts_ms),
         is_error=bool(flags & IS_ERROR),
         is_retry=bool(flags & IS_RETRY),
         is_abandoned=bool(flags & IS_ABANDONED),
-        copy_of=row["copy_of"].hex() if row["copy_of"] else None,
-        summary=row["summary"],
-        payload_ref=(row["payload_start"], row["payload_bytes"]),
-        model=row["model"],
-        provider=row["provider"],
-        content_type=row["content_type"],
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
-        metadata=orjson.loads(row["metadata"]) if row["metadata"] else {},
+        copy_of=copy_of.hex() if copy_of else None,
+        payload_ref=(start, size),
+        metadata=orjson.loads(metadata) if metadata else {},
     )
 
 
