@@ -70,6 +70,9 @@ class Match(NamedTuple):
         return fields
 
 
+_ALWAYS_SHOWN = ("session_uid", "title", "agent", "repo", "cwd", "resume_command", "started_at", "score", "evicted")
+
+
 class SessionHit(NamedTuple):
     """A session with its best matches. `evicted`: its raw events are gone, and everything shown is from its digest."""
 
@@ -111,18 +114,8 @@ class SessionHit(NamedTuple):
 
     def to_json(self, *, explain: bool = False) -> dict[str, Any]:
         """A hit as every interface prints it; `explain` adds why it was found and how the session began and ended."""
-        fields: dict[str, Any] = {
-            "session_uid": self.session_uid,
-            "title": self.title,
-            "agent": self.agent,
-            "repo": self.repo,
-            "cwd": self.cwd,
-            "resume_command": self.resume_command,
-            "started_at": self.started_at,
-            "score": self.score,
-            "evicted": self.evicted,
-            "matches": [match.to_json(self.session_uid, explain=explain) for match in self.matches],
-        }
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _ALWAYS_SHOWN}
+        fields["matches"] = [match.to_json(self.session_uid, explain=explain) for match in self.matches]
         if self.key is not None:
             fields |= {"key": self.key, "channel": self.channel, "chat_id": self.chat_id}
         if self.missing:
@@ -296,7 +289,6 @@ class Hits:
         first, own = (self._store.events.request(stream, is_own=is_own) for is_own in (False, True))
         if first is None or own is None:
             return []
-        self._sessions.load({stream})
         is_foreign = first.id != own.id and begins_with(first.summary, candidate.header.title or first.summary)
         return [] if is_foreign else [Scored(own.id, 0.0, stream, own.ts_ms, own.flags, own.kind)]
 
@@ -384,7 +376,7 @@ class Hits:
         last = digest["covers"]["last_event_uid"]
         shown = [(quote.get("event_uid") or last, quote["text"]) for quote in matching] or [(last, header.title or "")]
         quoted = [
-            (Glimpse(uid, 0, "digest", None, snippet(text, patterns, folded(text))))
+            Glimpse(uid, 0, "digest", None, snippet(text, patterns, folded(text)))
             for uid, text in dict.fromkeys(shown[: self._matches])
         ]
         return [Match(*event, [], [], header.session_uid, 0.0, why="digest") for event in quoted]

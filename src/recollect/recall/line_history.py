@@ -121,7 +121,6 @@ def find_uncommitted(store: Store, folder: str, repos: Collection[str], most_fil
     for path in largest:
         missing = set(lines[path])
         for step in file_steps(store, path) if missing else ():
-            sessions.load({step.event.stream})
             header = sessions.header(step.event.stream)
             if not _is_own(step.change.path, header.repo, root, repos):
                 continue
@@ -147,7 +146,6 @@ def _candidates(
             if step.event.id in seen or not _is_before(made_ms, blamed):
                 continue
             seen.add(step.event.id)
-            sessions.load({step.event.stream})
             header = sessions.header(step.event.stream)
             is_own = _is_own(step.change.path, header.repo, root, repos)
             lines = [said for hunk in step.change.hunks for said in hunk.lines]

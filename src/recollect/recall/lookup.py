@@ -58,12 +58,11 @@ def search(
     store: Store,
     text: str,
     options: Options | None = None,
-    now: datetime | None = None,
     progress: Progress = lambda done, total: None,
 ) -> SearchAnswer:
     """Answer a query; never fails for what is in it. An empty one shows recent sessions."""
     options, begun = options or Options(), time.perf_counter()
-    run = _Search(store, options, now or datetime.now().astimezone(), progress)
+    run = _Search(store, options, progress)
     answer = run.literal(sound(text)) if options.mode != "words" and text.strip() else run.answer(text)
     answer = answer._replace(took_ms=round((time.perf_counter() - begun) * 1000, 3))
     return within_budget(answer, options.budget_tokens) if options.budget_tokens is not None else answer
@@ -108,11 +107,11 @@ def _let_through(
 
 
 class _Search:
-    def __init__(self, store: Store, options: Options, now: datetime, progress: Progress) -> None:
+    def __init__(self, store: Store, options: Options, progress: Progress) -> None:
         self._store = store
         self._index = store.words
         self._options = options
-        self._now = now
+        self._now = datetime.now().astimezone()
         self._progress = progress
         self._sessions = Sessions(store)
         self._hits = Hits(store, self._sessions, options.matches, options.context)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import fsum
 from operator import itemgetter
+from typing import Any
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import one_line, parse_digest, sentences
@@ -272,10 +273,7 @@ def _digested(store: Store, hit: SessionHit, asked: Collection[str]) -> Discussi
         return None
     request = max(zip(shared, digest.requests, strict=False), key=itemgetter(0))[1]
     return Discussion(
-        session_uid=hit.session_uid,
-        agent=hit.agent,
-        repo=hit.repo,
-        title=hit.title,
+        **_named(hit),
         at=hit.started_at,
         request=cut_short(one_line(request.text), _PASSAGE_CHARS),
         answer=cut_short(one_line(digest.final_answer.text), _PASSAGE_CHARS) if digest.final_answer else None,
@@ -286,6 +284,10 @@ def _digested(store: Store, hit: SessionHit, asked: Collection[str]) -> Discussi
         score=round(hit.score, 2),
         evicted=True,
     )
+
+
+def _named(hit: SessionHit) -> dict[str, Any]:
+    return {name: getattr(hit, name) for name in ("session_uid", "agent", "repo", "title")}
 
 
 def _words_of(exchange: Sequence[tuple[Match, SessionHit]]) -> set[str]:
@@ -311,10 +313,7 @@ def _discussion(
     is_asking = "?" in passages.text(headers.answer_to(event, is_last=True) or event)[-_END_CHARS:]
     reply = passages.text(headers.next_request(event)) if is_asking else ""
     return Discussion(
-        session_uid=best.session_uid,
-        agent=hit.agent,
-        repo=hit.repo,
-        title=hit.title,
+        **_named(hit) | {"session_uid": best.session_uid},  # a sub-agent's, maybe
         at=best.ts or hit.started_at,
         request=passages.nearest(asked, (by_user or best).words) or None,
         answer=passages.nearest(said, (by_agent or best).words) or None,
@@ -345,7 +344,7 @@ class _Passages:
         if event is None:
             return ""
         self._texts.read([event.id])
-        return self._texts[event.id] if event.id in self._texts else ""  # noqa: SIM401 - it has no `get`
+        return self._texts.get(event.id, "")
 
     def nearest(self, event: EventHeader | None, words: Collection[str]) -> str:
         """Neighbouring sentences that have most of the words, above all the rarest; the beginning if none has any."""

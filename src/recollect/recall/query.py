@@ -17,10 +17,7 @@ from recollect.text import Columns
 MOST_WORDS = 64
 MOST_CHARS = 4096
 
-IS_VALUES = ("error", "decision", "open", "starred")
 OF_SESSIONS_ONLY = ("open", "starred")  # of these: what sessions are, not events
-HAS_VALUES = ("edit",)
-ROLES = ("user", "assistant", "tool", "system")
 OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", "channel", "user", "domain", "task")
 OF_EVENTS = ("kind", "tool", "role", "is")  # filters that only events can answer
 _ENUMERATED = ("kind", "outcome", "role", "is", "has", "class")
@@ -258,12 +255,12 @@ FILTERS: dict[str, Callable[[str, datetime], bool]] = {
     **dict.fromkeys((*OF_SESSIONS, "file", "tool", "session", "tag"), lambda value, now: bool(value.strip())),
     "kind": _one_of(*KINDS),
     "outcome": _one_of(*OUTCOMES),
-    "role": _one_of(*ROLES),
+    "role": _one_of("user", "assistant", "tool", "system"),
     "class": _one_of(*SESSION_CLASSES),
     "since": _is_time,
     "before": _is_time,
-    "is": _one_of(*IS_VALUES),
-    "has": _one_of(*HAS_VALUES),
+    "is": _one_of("error", "decision", *OF_SESSIONS_ONLY),
+    "has": _one_of("edit"),
 }
 
 

@@ -45,11 +45,13 @@ class Sessions:
         return self._roots
 
     def header(self, stream: int) -> SessionHeader:
+        if stream not in self._headers:
+            self.load({stream})
         return self._headers[stream]
 
     def root(self, stream: int) -> SessionHeader:
         """The session that a sub-agent's events are shown under."""
-        header = self._headers[stream]
+        header = self.header(stream)
         return self._roots.get(header.root_session_uid, header)
 
     def streams_below(self, uids: Collection[str]) -> set[int]:
