@@ -13,6 +13,7 @@ from recollect.cli import main
 from recollect.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
+    ERROR,
     FILES_LANE,
     HISTORY_LANE,
     HUMAN,
@@ -436,6 +437,13 @@ def test_answers_without_any_count_of_tokens_have_no_number_however_short_they_a
 
     assert session.metadata["output_tokens"] == "not recorded"
     assert "output not recorded" in shown
+
+
+def test_a_request_that_the_service_refused_has_no_output(tmp_path: Path, home: Home) -> None:
+    refused = event("s", 1, ERROR, text="API Error: 400", role="assistant")
+    found = account(tmp_path, home, event("s", 0, role="user"), refused)
+
+    assert found.metadata == {}
 
 
 def test_the_agents_own_money_is_no_estimate(tmp_path: Path, home: Home) -> None:
