@@ -9,7 +9,7 @@ from recollect.lazy import lazy_names
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 
 if TYPE_CHECKING:
-    from recollect.recall.brief import AGENT_PROMPTS, renew_briefs, write_briefs
+    from recollect.recall.brief import renew_briefs, write_briefs
     from recollect.recall.diffs import EditDiff, SessionDiff, absolute, patch_of, session_diff
     from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         requests_path,
         switches_path,
     )
+    from recollect.recall.prompts import AGENT_PROMPTS
     from recollect.recall.snippets import folded
     from recollect.recall.stats import (
         BREAKDOWNS,
