@@ -13,6 +13,7 @@ from recollect.cli import main
 from recollect.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
+    ERROR,
     FILES_LANE,
     HISTORY_LANE,
     HUMAN,
@@ -27,7 +28,6 @@ from recollect.sessions import AccountRules
 from recollect.sessions.account import TITLE_CHARS, account_for
 from recollect.sessions.relations import mark_copies
 from recollect.store import open_store
-from recollect.store.sqlite.database import connect
 from recollect.text import begins_with
 from tests.builders import AGENT, KNOWN_MODEL, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.store.rows import batch_of, put
@@ -429,6 +429,23 @@ def test_an_output_that_the_log_does_not_record_is_no_number(tmp_path: Path, hom
     assert "8 output tokens" not in shown
 
 
+def test_answers_without_any_count_of_tokens_have_no_number_however_short_they_are(tmp_path: Path, home: Home) -> None:
+    home.write("s", event("s", 0, role="user"), event("s", 1, ASSISTANT_MSG, text="done", role="assistant"))
+    with sweep(tmp_path / "store", home) as memory:
+        (session,) = memory.sessions()
+        shown = CliRunner().invoke(main, ["show"]).output
+
+    assert session.metadata["output_tokens"] == "not recorded"
+    assert "output not recorded" in shown
+
+
+def test_a_request_that_the_service_refused_has_no_output(tmp_path: Path, home: Home) -> None:
+    refused = event("s", 1, ERROR, text="API Error: 400", role="assistant")
+    found = account(tmp_path, home, event("s", 0, role="user"), refused)
+
+    assert found.metadata == {}
+
+
 def test_the_agents_own_money_is_no_estimate(tmp_path: Path, home: Home) -> None:
     found = account(tmp_path, home, event("s", 1), usage("s", "u", output_tokens=2_000, usd=0.5))
 
@@ -646,20 +663,6 @@ def test_a_sweep_that_died_before_repositories_were_named_is_made_good_by_the_ne
     assert {name: session.repo for name, session in found.items()} == dict.fromkeys(
         ("before", "s"), "github.com/acme/shop"
     )
-
-
-def test_a_store_of_an_earlier_version_has_repositories_named(tmp_path: Path, home: Home) -> None:
-    account(tmp_path, home, SessionInfo("s", cwd="/home/x/shop"), event("s", 1))
-    connection = connect(tmp_path / "store/memory.db", read_only=False)
-    for name in ("came", "went", "moved"):
-        connection.execute(f"DROP TRIGGER session_{name}")
-    connection.execute("ALTER TABLE rules DROP COLUMN has_moved")
-    connection.pragma("user_version", 2)
-    connection.close()
-
-    home.write("later", SessionInfo("later", cwd="/home/x/notes"), event("later", 2))
-
-    assert accounts(tmp_path, home)["later"].repo == "notes"
 
 
 def test_a_session_found_to_be_a_sub_agent_works_where_its_root_does(tmp_path: Path, home: Home) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from recollect.agents import adapters
 from recollect.analysis import distiller
 from recollect.api import open_memory
 from recollect.kinds import ASSISTANT_MSG, USER_MSG
-from recollect.sessions import account, parts
-from recollect.store import Store
+from recollect.sessions import AccountRules, account, parts
+from recollect.store import KeptState, Store, StoredSession, open_store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.logs import CLAUDE, claude_answer, lines, session_id
+from tests.store.rows import batch_of, put
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +171,26 @@ def test_a_sweep_that_is_always_killed_gets_past_a_very_long_session(
                 assert stopped.digest(found) == undisturbed.digest(session)
 
 
+def test_a_session_is_settled_at_once_unless_it_is_longer_than_a_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_EVENTS", 10)
+    monkeypatch.setattr(parts, "PIECE_EVENTS", 100)
+    monkeypatch.setattr(account, "_EVENTS_AT_ONCE", 100)
+    settled = Counter[str]()
+
+    def count(sessions: Sequence[StoredSession]) -> Sequence[KeptState]:
+        settled.update(session.key.native_id for session in sessions)
+        return ()
+
+    with open_store(tmp_path, create=True) as store:
+        for name, last in (("long", 90), ("longer", 250)):
+            put(store, batch_of(_talk(name, 1, last)))
+        account.settle_sessions(store, AccountRules(), {}, lambda stage, done, total: None, count)
+
+    assert settled["long"] == 1 < settled["longer"]
+
+
 def test_the_newest_files_are_read_first_and_the_progress_says_how_far_back(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     days = {"old": 1_700_000_000, "new": 1_760_000_000, "middle": 1_730_000_000}
@@ -179,7 +201,8 @@ def test_the_newest_files_are_read_first_and_the_progress_says_how_far_back(tmp_
     with open_memory(tmp_path / "store", [home.flag]) as memory:
         memory.sweep(lambda stage, done, total: stages.append(stage))
 
-        arrived = memory._store.streams.names()
+    with open_store(tmp_path / "store") as store:
+        arrived = store.streams.names()
     assert [key.native_id for key in sorted(arrived, key=lambda key: arrived[key])] == ["new", "middle", "old"]
     assert "reading, back to 2023-11-14" in stages
 
@@ -210,9 +233,10 @@ def test_a_sweep_that_is_stopped_soon_has_stored_the_beginning_of_a_large_file(t
             raise KeyboardInterrupt
 
     for _ in range(3):
-        with open_memory(tmp_path / "store", [CLAUDE.root_flag(tmp_path / "home")]) as memory:
-            with pytest.raises(KeyboardInterrupt):
-                memory.sweep(stop)
-            stored.append(sum(memory._store.raw.event_counts().values()))
+        opened = open_memory(tmp_path / "store", [CLAUDE.root_flag(tmp_path / "home")])
+        with opened as memory, pytest.raises(KeyboardInterrupt):
+            memory.sweep(stop)
+        with open_store(tmp_path / "store") as store:
+            stored.append(sum(store.raw.event_counts().values()))
 
     assert stored == [1000, 2000, 3000]

@@ -12,9 +12,9 @@ import pytest
 
 from recollect.__main__ import run
 from recollect.agents import adapters
-from recollect.api import Memory
 from recollect.cli.statusline import print_status_line
 from recollect.recall import make_spending
+from recollect.store import Store, open_store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 
 NOW = datetime(2026, 11, 16, 12, 30).astimezone()
@@ -34,15 +34,16 @@ def _spend(home: Home, dollars_at: dict[datetime, float]) -> None:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, home: Home) -> Iterator[Memory]:
+def store(tmp_path: Path, home: Home) -> Iterator[Store]:
     days_ago = {0.01: 2.0, 1: 8.0, 20: 16.0, 35: 4.0, 45: 32.0, 70: 64.0}
     _spend(home, {NOW - timedelta(days=days): usd for days, usd in days_ago.items()})
-    with sweep(tmp_path / "store", home) as opened:
+    sweep(tmp_path / "store", home).close()
+    with open_store(tmp_path / "store") as opened:
         yield opened
 
 
-def test_this_month_is_compared_with_the_last_up_to_the_same_day(memory: Memory) -> None:
-    spending = make_spending(memory._store, NOW)
+def test_this_month_is_compared_with_the_last_up_to_the_same_day(store: Store) -> None:
+    spending = make_spending(store, NOW)
 
     assert (spending.today_usd, spending.month_usd) == (2.0, 10.0)
     assert (spending.last_month_by_now_usd, spending.last_month_usd) == (36.0, 52.0)
@@ -52,11 +53,12 @@ def test_a_model_without_a_known_price_marks_its_month_as_incomplete(tmp_path: P
     ts_ms = round((NOW - timedelta(days=1)).timestamp() * 1000)
     unpriced = usage("s", "u", ts_ms=ts_ms, model="claude-zeta-9", output_tokens=9_000)
     home.write("f", event("s", 1, ts_ms=ts_ms), unpriced)
-    with sweep(tmp_path / "store", home) as memory:
+    sweep(tmp_path / "store", home).close()
+    with open_store(tmp_path / "store") as store:
         marks = [
             (made.today_usd_is_incomplete, made.usd_is_incomplete, made.forecast_usd_is_incomplete)
             for days in (-1, 0, 20, 70)
-            for made in [make_spending(memory._store, NOW + timedelta(days=days))]
+            for made in [make_spending(store, NOW + timedelta(days=days))]
         ]
     assert marks[0] == (True, True, True)
     assert marks[1] == (False, True, True)
@@ -77,8 +79,8 @@ def test_the_status_line_marks_a_day_with_a_model_without_a_known_price(
     assert re.search(r"today ~?\$2\.50\+", line)
 
 
-def test_the_forecast_goes_on_like_the_last_thirty_days(memory: Memory) -> None:
-    spending = make_spending(memory._store, NOW)
+def test_the_forecast_goes_on_like_the_last_thirty_days(store: Store) -> None:
+    spending = make_spending(store, NOW)
 
     rest = (datetime(2026, 12, 1).astimezone() - NOW) / timedelta(days=1)
     assert spending.forecast_usd == pytest.approx(10.0 + rest * 26.0 / 30, rel=0.01)
@@ -86,22 +88,25 @@ def test_the_forecast_goes_on_like_the_last_thirty_days(memory: Memory) -> None:
 
 def test_the_forecast_of_a_young_store_goes_on_as_since_its_first_day(tmp_path: Path, home: Home) -> None:
     _spend(home, {NOW - timedelta(days=days): 5.0 for days in (1, 10)})
-    with sweep(tmp_path / "store", home) as memory:
-        spending = make_spending(memory._store, NOW)
+    sweep(tmp_path / "store", home).close()
+    with open_store(tmp_path / "store") as store:
+        spending = make_spending(store, NOW)
 
     rest = (datetime(2026, 12, 1).astimezone() - NOW) / timedelta(days=1)
     assert spending.forecast_usd == pytest.approx(10.0 + rest * 10.0 / 10, rel=0.01)
 
 
-def test_the_running_block_has_its_end_and_its_forecast(memory: Memory) -> None:
-    (block,) = make_spending(memory._store, NOW).blocks
+def test_the_running_block_has_its_end_and_its_forecast(store: Store) -> None:
+    (block,) = make_spending(store, NOW).blocks
 
     assert (block.agent, block.usd, block.forecast_usd) == (AGENT, 2.0, pytest.approx(20.0))
     assert datetime.fromisoformat(block.ends_at) == NOW.replace(hour=17, minute=0)
 
 
 def test_an_empty_store_has_spent_nothing(tmp_path: Path, home: Home) -> None:
-    spending = make_spending(sweep(tmp_path / "store", home)._store, NOW)
+    sweep(tmp_path / "store", home).close()
+    with open_store(tmp_path / "store") as store:
+        spending = make_spending(store, NOW)
 
     assert (spending.month_usd, spending.forecast_usd, spending.blocks) == (0, 0, [])
 

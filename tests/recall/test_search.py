@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import apsw
 import orjson
 import pytest
 
@@ -29,8 +28,7 @@ from recollect.schema import (
     TOOL_RESULT,
     USER_MSG,
 )
-from recollect.store import EventFilter, Term, Wanted, open_for_reading
-from recollect.store.sqlite.database import connect
+from recollect.store import open_for_reading
 from tests.builders import Home, at_ms, event, sweep
 from tests.logs import CLAUDE
 
@@ -346,12 +344,10 @@ def test_what_stands_around_goes_before_a_match_does(tmp_path: Path, home: Home)
 
 
 def test_rewound_words_count_less(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("kept", "rewound"):
-        home.write(name, event(name, 1, text="walrus", ts_ms=at_ms(1)))
+    for name, metadata in (("kept", {}), ("rewound", {"rewind_to": 0})):
+        asked = event(name, 1, text="walrus", ts_ms=at_ms(1))
+        home.write(name, asked, event(name, 2, LIFECYCLE, ts_ms=at_ms(2), metadata=metadata))
     with sweep(tmp_path / "store", home) as memory:
-        with memory._store._cache.transaction() as connection:
-            connection.execute("UPDATE events SET flags = flags | 4 WHERE native_id = 'rewound-1'")
-
         assert names(memory, "walrus") == ["kept", "rewound"]
 
 
@@ -483,40 +479,3 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, variable: str) 
         "recollect.cli.sessions", "recollect.cli.care", "recollect.redact.rules", "recollect.analysis.distiller",
         "recollect.recall.literal", "recollect.recall.file_history", "recollect.store.intake", "recollect.store.batch",
     } == set()  # fmt: skip
-
-
-def test_a_store_of_an_earlier_version_answers_the_same(tmp_path: Path, home: Home) -> None:
-    for name in ("one", "two"):
-        home.write(name, event(name, 1, text="the walrus sleeps"), event(name, 2, text="the otter swims"))
-    with sweep(tmp_path / "store", home) as memory:
-        before = memory.search("walrus otter")
-    connection = connect(tmp_path / "store/cache.db", read_only=False)
-    connection.execute("DROP INDEX events_by_number")
-    connection.close()
-
-    with open_memory(tmp_path / "store", read_only=True) as memory:
-        without = memory.search("walrus otter")
-    connection = connect(tmp_path / "store/cache.db", read_only=False)
-    connection.pragma("user_version", 2)
-    connection.close()
-    with open_memory(tmp_path / "store", read_only=True) as memory:
-        after = memory.search("walrus otter")
-
-    assert [hit.session_uid for hit in before] == ["scripted:one", "scripted:two"]
-    assert before == without == after
-
-
-def test_words_are_looked_up_without_reading_the_events_that_have_them(tmp_path: Path, home: Home) -> None:
-    home.write("one", event("one", 1, text="the walrus sleeps"))
-    sweep(tmp_path / "store", home).close()
-
-    with open_for_reading(tmp_path / "store") as store:
-        read: list[str] = []
-        store.databases[0].connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda told: read.append(told["sql"]))
-        index = store.words
-        index.sessions_with(Wanted(((Term("walrus"),),)), EventFilter())
-
-    (sql,) = (sql for sql in read if "MATCH" in sql)
-    with open_for_reading(tmp_path / "store") as store:
-        plan = store.databases[0].rows(f"EXPLAIN QUERY PLAN {sql}", ("walrus",))
-    assert any("COVERING INDEX events_by_number" in row[-1] for row in plan)

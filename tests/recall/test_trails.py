@@ -16,7 +16,7 @@ from recollect.cli import main
 from recollect.errors import NotFound
 from recollect.recall.diffs import absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
-from recollect.store.tables.events import Payloads
+from recollect.store import Payloads
 from tests.builders import AGENT, Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened
 

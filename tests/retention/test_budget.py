@@ -180,7 +180,7 @@ def test_a_digest_does_not_claim_what_was_lost(memory: Memory, home: Home, monke
     write(home, "lost", turns=2)
     with monkeypatch.context() as patch:
         for step in ("distil_sessions", "distil_pending"):
-            patch.setattr(distiller, step, lambda *_, **__: [])
+            patch.setattr(distiller, step, lambda *_, **__: ())
         evict_all(memory, hard=True)
     assert memory.status().retention.losses == {"data_loss": 1}
     assert memory.session("lost").event_count == 8

@@ -190,7 +190,7 @@ class Retention(RuleBasedStateMachine):
         cap = max(1, self._raw_bytes() * percent // 100)
         steps = {name: getattr(distiller, name) for name in ("distil_sessions", "distil_pending")}
         for name in steps:
-            setattr(distiller, name, lambda *_, **__: [])
+            setattr(distiller, name, lambda *_, **__: ())
         self.has_distiller = False
         try:
             self._sweep(raw_soft_cap=cap, raw_hard_cap=cap if is_hard else LIMITS.raw_hard_cap)

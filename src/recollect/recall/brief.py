@@ -1,4 +1,4 @@
-"""What a new session should know of the last ones: prepared after a sweep, a small file for each folder worked in.
+"""Prepare what a new session should know of the last ones: after a sweep, a small file for each folder worked in.
 
 A hook reads the file, so that an agent's start does not wait for the store. Free text in it is what the user wrote;
 of what agents and tools wrote it has numbers and names only, because it is read before anything was asked.
@@ -67,7 +67,11 @@ def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str
     if not sessions:
         return []
     digests = [orjson.loads(store.digests.text(session.key) or "{}") for session in sessions]
-    records = [_last(sessions[0], digests[0]), *_decisions(decided)]
+    records = [_last(sessions[0], digests[0])]
+    if decided:
+        lines = [f"- {cut_short(' '.join(text.split()), _DECISION_CHARS)}" for text in decided[:_MOST_DECISIONS]]
+        heading = "Decided here (options are in the agent's words); `recall_decisions` lists everything:"
+        records.append({"origin": USER, "heading": heading, "text": "\n".join(lines), "at_ms": None, "repo": None})
     said = {_key(records[0]["text"])}
     for session, digest, after in zip(sessions[1:], digests[1:], digests, strict=False):
         if not _takes_over(after):
@@ -90,13 +94,6 @@ def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
     )
     asked = requests[-1]["text"] if requests else session.title or ""
     return _record(heading, asked[:_REQUEST_CHARS], session)
-
-
-def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
-    if decided:
-        lines = [f"- {cut_short(' '.join(text.split()), _DECISION_CHARS)}" for text in decided[:_MOST_DECISIONS]]
-        heading = "Decided here (options are in the agent's words); `recall_decisions` lists everything:"
-        yield {"origin": USER, "heading": heading, "text": "\n".join(lines), "at_ms": None, "repo": None}
 
 
 def _left(digest: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from recollect.clock import AsDatetime
 from recollect.errors import NotFound
 from recollect.kinds import EDIT
 from recollect.schema import Event, Session
-from recollect.sessions import find_spawned, iter_payloads, read_calls
+from recollect.sessions import find_spawned, iter_payloads, read_events
 from recollect.store import Store
 
 _MOVE = re.compile(r"(?:^|[;&|\n(]\s*|&&\s*)(?:sudo\s+)?(?:(?P<cd>cd)|(?:git\s+)?mv)\s+(?P<words>[^;&|\n]+)")
@@ -172,7 +172,7 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
     made: list[tuple[Session, Event, FileChange]] = []
     failed = copied = 0
     for owner in _tree(session, find_spawned(store, session)):
-        events = read_calls(store, owner, EDIT)
+        events = read_events(store, owner, calls=EDIT)
         # The last result of each call.
         outcomes = {event.call_id: event for event in events if event.call_id and event.role != "assistant"}
         own = [event for event in events if event.kind == EDIT and event.copy_of is None]
@@ -180,7 +180,10 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
         copied += sum(event.kind == EDIT for event in events) - len(own)
         failed += len(own) - len(done)
         made += [(owner, edit, change) for edit, change in _changes(store, owner, done, outcomes)]
-    asked = made if path is None else _edits_of(path, made)
+    asked = made
+    if path is not None:
+        asked = [item for item in made if is_below(item[2].path, path)]
+        asked = asked or [item for item in made if path in _relative(item[2].path, item[0].cwd)]
     if path is not None and made and not asked and session.evicted_at is None:
         edited = sorted({_relative(change.path, session.cwd) for _, _, change in made})
         more = f" and {len(edited) - _NAMED} more" if len(edited) > _NAMED else ""
@@ -188,11 +191,6 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
     edits = [_diff(owner, edit, change, session.cwd) for owner, edit, change in asked]
     edits.sort(key=lambda edit: edit.ts or "")  # sub-agents may have worked at the same time
     return SessionDiff(session.session_uid, session.cwd, session.resume_command, edits, failed, copied)
-
-
-def _edits_of(path: str, made: list[tuple[Session, Event, FileChange]]) -> list[tuple[Session, Event, FileChange]]:
-    below = [item for item in made if is_below(item[2].path, path)]
-    return below or [item for item in made if path in _relative(item[2].path, item[0].cwd)]
 
 
 def _tree(session: Session, spawned: dict[str, list[Session]]) -> Iterator[Session]:
@@ -217,6 +215,7 @@ def _changes(
 
 
 def _diff(session: Session, edit: Event, change: FileChange, folder: str | None) -> EditDiff:
+    has_text = bool(change.hunks) or change.is_new or change.renamed_from is not None
     return EditDiff(
         session_uid=session.session_uid,
         agent=session.agent,
@@ -227,15 +226,10 @@ def _diff(session: Session, edit: Event, change: FileChange, folder: str | None)
         renamed_from=_relative(change.renamed_from, folder) if change.renamed_from else None,
         added=sum(hunk.added for hunk in change.hunks),
         removed=sum(hunk.removed for hunk in change.hunks),
-        is_exact=_is_exact(change),
+        is_exact=has_text and all(hunk.old_start is not None for hunk in change.hunks),
         is_abandoned=edit.is_abandoned,
         diff=unified(change, folder),
     )
-
-
-def _is_exact(change: FileChange) -> bool:
-    has_text = bool(change.hunks) or change.is_new or change.renamed_from is not None
-    return has_text and all(hunk.old_start is not None for hunk in change.hunks)
 
 
 def _relative(path: str, cwd: str | None) -> str:

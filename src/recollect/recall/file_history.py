@@ -15,13 +15,11 @@ import orjson
 from recollect.agentkit.calls import FileChange
 from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
-from recollect.recall.answers import identity
-from recollect.recall.candidates import Sessions
 from recollect.recall.diffs import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
-from recollect.recall.filters import NO_FILTERS, Filters, as_options
-from recollect.recall.hits import quotes
+from recollect.recall.filters import NO_FILTERS, Filters, Scope, as_options, scope_of
+from recollect.recall.hits import identity, quotes
 from recollect.recall.query import Query
-from recollect.recall.scope import Scope, scope_of
+from recollect.recall.ranking import Sessions
 from recollect.recall.snippets import Texts
 from recollect.sessions import has_subject
 from recollect.store import (
@@ -93,15 +91,6 @@ class FileEdit:
     at = AsDatetime("ts")
 
 
-class _Digested(NamedTuple):
-    """What the digest of a session without raw detail says of a path."""
-
-    header: SessionHeader
-    edits: int
-    calls: int
-    mentions: int
-
-
 def files(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | None = None) -> list[FileVisit]:
     """Sessions that touched or discussed the path; those that edited it first, the newest first, then the others.
 
@@ -112,22 +101,34 @@ def files(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | N
     last: dict[str, int] = {}
     headers: dict[str, SessionHeader] = {}
     by_session = mentions.by_session()
-    sessions.load({events.stream for events in by_session})
+    sessions.load({events[0].stream for events in by_session})
     for events in by_session:
-        header = sessions.root(events.stream)
+        header = sessions.root(events[0].stream)
         if header.session_uid not in headers and len(headers) == limit:
             continue
-        for event, how in mentions.named(_headers(store, events), sessions.header(events.stream)):
+        for event, how in mentions.named(_headers(store, events), sessions.header(events[0].stream)):
             headers[header.session_uid] = header
             counts[header.session_uid] += how
             last[header.session_uid] = max(last.get(header.session_uid, 0), event.ts_ms or 0)
     digested = list(mentions.digested())
-    roots = sessions.named({item.header.root_session_uid for item in digested})
-    for item in digested:
-        header = roots.get(item.header.root_session_uid, item.header)
+    roots = sessions.named({header.root_session_uid for header, _ in digested})
+    for evicted, how in digested:
+        header = roots.get(evicted.root_session_uid, evicted)
         headers[header.session_uid] = header
-        counts[header.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
-    visits = [_visit(header, counts[uid], last.get(uid)) for uid, header in headers.items()]
+        counts[header.session_uid] += how
+    visits = [
+        FileVisit(
+            **identity(header),
+            last_at=rfc3339(last.get(uid) or header.ended_ms),
+            edits=counts[uid][EDIT],
+            calls=counts[uid][TOOL_CALL],
+            mentions=counts[uid][_MENTION],
+            added=counts[uid][_ADDED],
+            removed=counts[uid][_REMOVED],
+            evicted=header.evicted_ms is not None,
+        )
+        for uid, header in headers.items()
+    ]
     latest = sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
     return sorted(latest, key=lambda visit: (visit.edits > 0, visit.last_at or "", visit.session_uid), reverse=True)
 
@@ -136,29 +137,15 @@ def _scope(store: Store, filters: Filters) -> Scope:
     return scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
 
 
-def _visit(header: SessionHeader, counts: Counter[str], last_ms: int | None) -> FileVisit:
-    return FileVisit(
-        **identity(header),
-        last_at=rfc3339(last_ms or header.ended_ms),
-        edits=counts[EDIT],
-        calls=counts[TOOL_CALL],
-        mentions=counts[_MENTION],
-        added=counts[_ADDED],
-        removed=counts[_REMOVED],
-        evicted=header.evicted_ms is not None,
-    )
-
-
 def sessions_calling(store: Store, path: str) -> set[SessionKey]:
     """Sessions with a call that names the path, held or not."""
     mentions = _Mentions(store, path)
-    held = store.events.keys(set(mentions.calling_streams())).values()
-    return {*held, *(item.header.key for item in mentions.digested() if item.edits or item.calls)}
+    return {*mentions.callers(), *(header.key for header, how in mentions.digested() if how[EDIT] or how[TOOL_CALL])}
 
 
 def evicted_edits(store: Store, path: str) -> int:
     """How many sessions edited the file according to their digests, the edits themselves being gone."""
-    return sum(item.edits > 0 for item in _Mentions(store, path).digested())
+    return sum(how[EDIT] > 0 for _, how in _Mentions(store, path).digested())
 
 
 class _Mentions:
@@ -172,7 +159,7 @@ class _Mentions:
         self._name = _base_name(path).lower()
         self._texts = Texts(store)
 
-    def by_session(self) -> list["_SessionEvents"]:
+    def by_session(self) -> list[list[Scored]]:
         """Events that may name the path, by session; those of the session that did so last come first."""
         # A call may name the path from its working folder, so that only the name of the file is in it.
         chosen = self._scope.events
@@ -198,7 +185,11 @@ class _Mentions:
         self, calls: list[EventHeader], agent: str, cwd: str | None
     ) -> Iterator[tuple[EventHeader, Counter[str]]]:
         for call in _calls(self._store, self._texts, calls):
-            changed = [change for change in call.changes(agent) if is_below(absolute(change.path, cwd), self._path)]
+            changed = [
+                change
+                for change in changes(agent, call.payload, call.result)
+                if is_below(absolute(change.path, cwd), self._path)
+            ]
             if changed and not call.has_failed:
                 hunks = [hunk for change in changed for hunk in change.hunks]
                 added, removed = sum(hunk.added for hunk in hunks), sum(hunk.removed for hunk in hunks)
@@ -206,18 +197,18 @@ class _Mentions:
             elif changed or self._is_in(call.header, call.payload):
                 yield call.header, Counter({TOOL_CALL: 1})
 
-    def calling_streams(self) -> Iterator[int]:
+    def callers(self) -> Iterator[SessionKey]:
         """Sessions held with a call that names the path."""
         by_session = _by_session(_events_with(self._store, [_base_name(self._path)], columns=_IN_CALLS))
         sessions = Sessions(self._store)
-        sessions.load({events.stream for events in by_session})
+        sessions.load({events[0].stream for events in by_session})
         for events in by_session:
-            calls, session = _headers(self._store, events), sessions.header(events.stream)
+            calls, session = _headers(self._store, events), sessions.header(events[0].stream)
             if self._is_named(calls) or any(self._edits(calls, session.agent, session.cwd)):
-                yield events.stream
+                yield session.key
 
-    def digested(self) -> Iterator[_Digested]:
-        """Sessions without raw detail whose digests name the path."""
+    def digested(self) -> Iterator[tuple[SessionHeader, Counter[str]]]:
+        """Sessions without raw detail whose digests name the path, and how often in which way."""
         expression = self._store.words.expression(Wanted(((Term(_base_name(self._path)),),)))
         is_askable = bool(expression) and not self._scope.events.choices  # a digest has no kinds of events
         matches = self._store.digests.search(expression, self._scope.timed, is_evicted=True) if is_askable else []
@@ -229,7 +220,7 @@ class _Mentions:
             calls = sum(item["count"] for item in commands if self._pattern.search(item["name"]))
             mentions = sum(self._pattern.search(quote["text"]) is not None for quote in quotes(digest))
             if edits or calls or mentions:
-                yield _Digested(header, edits, calls, mentions)
+                yield header, Counter({EDIT: edits, TOOL_CALL: calls, _MENTION: mentions})
 
     def _is_named(self, headers: Sequence[EventHeader]) -> bool:
         """Whether any of a session's events names the path; most do in their summaries, and no payload is read."""
@@ -247,14 +238,6 @@ class _Mentions:
         return self._name in text.lower() and self._pattern.search(text) is not None
 
 
-class _SessionEvents(NamedTuple):
-    """Which of a session's events may name a path."""
-
-    stream: int
-    newest_ms: int
-    ids: list[int]
-
-
 class _Call(NamedTuple):
     """A call with its last result, if it has one."""
 
@@ -262,9 +245,6 @@ class _Call(NamedTuple):
     payload: dict[str, Any]
     result: dict[str, Any] | None
     has_failed: bool
-
-    def changes(self, agent: str) -> list[FileChange]:
-        return changes(agent, self.payload, self.result)
 
 
 def _calls(store: Store, texts: Texts, calls: Sequence[EventHeader]) -> Iterator[_Call]:
@@ -284,7 +264,6 @@ class EditStep(NamedTuple):
 
     event: EventHeader
     change: FileChange
-    is_edit: bool
 
 
 def blame(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | None = None) -> list[FileEdit]:
@@ -345,7 +324,7 @@ def file_steps(store: Store, path: str, chosen: EventFilter = ANY_EVENT, limit: 
             for step in steps:
                 if until_ms is not None and (step.event.ts_ms or 0) > until_ms:
                     continue
-                if step.is_edit and _is_chosen(step.event, chosen):
+                if step.event.kind == EDIT and _is_chosen(step.event, chosen):
                     edits[step.event.id, step.change.path] = step
                 earlier = step.change.renamed_from
                 if earlier and len(names) < _MOST_NAMES and earlier not in (name for name, _ in names):
@@ -359,11 +338,11 @@ def _changes_to(store: Store, path: str) -> Iterator[tuple[int, Iterator[EditSte
     edits = [event for event in _events_with(store, [name], columns=_IN_CALLS) if event.kind == EDIT]
     moves = _events_with(store, [name, *folders], ["mv"], columns=_IN_CALLS)
     by_session, sessions, texts = _by_session([*edits, *moves]), Sessions(store), Texts(store)
-    sessions.load({events.stream for events in by_session})
+    sessions.load({events[0].stream for events in by_session})
     for events in by_session:
         calls = _calls(store, texts, _headers(store, events))
-        session = sessions.header(events.stream)
-        yield events.newest_ms, (step for call in calls for step in _steps_of(call, path, session.agent, session.cwd))
+        session = sessions.header(events[0].stream)
+        yield _newest_ms(events), (step for call in calls for step in _steps_of(call, path, session.agent, session.cwd))
 
 
 def _steps_of(call: _Call, path: str, agent: str, cwd: str | None) -> Iterator[EditStep]:
@@ -371,12 +350,12 @@ def _steps_of(call: _Call, path: str, agent: str, cwd: str | None) -> Iterator[E
     if call.has_failed:
         return
     if call.header.kind == EDIT:
-        named = [whole(change, cwd) for change in call.changes(agent)]
-        yield from (EditStep(call.header, change, is_edit=True) for change in named if is_same(change.path, path))
+        named = [whole(change, cwd) for change in changes(agent, call.payload, call.result)]
+        yield from (EditStep(call.header, change) for change in named if is_same(change.path, path))
         return
     for change in renames(call.payload):
         if earlier := called_before(whole(change, cwd), path):
-            yield EditStep(call.header, FileChange(path, earlier), is_edit=False)
+            yield EditStep(call.header, FileChange(path, earlier))
 
 
 def _events_with(
@@ -387,18 +366,21 @@ def _events_with(
     return store.words.matching(wanted, chosen)
 
 
-def _by_session(events: Sequence[Scored]) -> list[_SessionEvents]:
+def _by_session(events: Sequence[Scored]) -> list[list[Scored]]:
     """The events by session, the session with the newest one first."""
-    by_stream: dict[int, dict[int, int]] = {}
+    by_stream: dict[int, list[Scored]] = defaultdict(list)
     for event in events:
-        by_stream.setdefault(event.stream, {})[event.id] = event.ts_ms or 0
-    sessions = [_SessionEvents(stream, max(times.values()), list(times)) for stream, times in by_stream.items()]
-    return sorted(sessions, key=lambda session: (-session.newest_ms, session.stream))
+        by_stream[event.stream].append(event)
+    return sorted(by_stream.values(), key=lambda found: (-_newest_ms(found), found[0].stream))
 
 
-def _headers(store: Store, events: _SessionEvents) -> list[EventHeader]:
+def _newest_ms(events: Sequence[Scored]) -> int:
+    return max(event.ts_ms or 0 for event in events)
+
+
+def _headers(store: Store, events: Sequence[Scored]) -> list[EventHeader]:
     """A session's events in the order of their payloads."""
-    return sorted(store.events.of(events.ids).values(), key=lambda header: header.payload_start)
+    return sorted(store.events.of({event.id for event in events}).values(), key=lambda header: header.payload_start)
 
 
 def _base_name(path: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from recollect.agentkit.calls import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
-from recollect.recall.answers import identity
-from recollect.recall.candidates import Sessions, nameless
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
+from recollect.recall.hits import identity
+from recollect.recall.ranking import Sessions, nameless
 from recollect.sessions import BlamedLine, blame_line, checkout_of, uncommitted_lines
 from recollect.store import Store, StoredFact
 
@@ -121,7 +121,6 @@ def find_uncommitted(store: Store, folder: str, repos: Collection[str], most_fil
     for path in largest:
         missing = set(lines[path])
         for step in file_steps(store, path) if missing else ():
-            sessions.load({step.event.stream})
             header = sessions.header(step.event.stream)
             if not _is_own(step.change.path, header.repo, root, repos):
                 continue
@@ -147,7 +146,6 @@ def _candidates(
             if step.event.id in seen or not _is_before(made_ms, blamed):
                 continue
             seen.add(step.event.id)
-            sessions.load({step.event.stream})
             header = sessions.header(step.event.stream)
             is_own = _is_own(step.change.path, header.repo, root, repos)
             lines = [said for hunk in step.change.hunks for said in hunk.lines]

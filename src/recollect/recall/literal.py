@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 from recollect.errors import RecollectError, UsageError
 from recollect.recall import pattern_worker
 from recollect.recall.pattern_worker import LENGTH, NOWHERE, PLACE
-from recollect.recall.query import MOST_CHARS
+from recollect.recall.query import MOST_CHARS, WEIGHTS
 from recollect.recall.snippets import Span, Texts, folded
-from recollect.recall.words import WEIGHTS
 from recollect.store import EventFilter, OutOfTime, Scored, Store, Term, Wanted
 from recollect.text import CJK_RUN
 
@@ -41,55 +40,52 @@ class TooSlow(Exception):
     """The expression was not done with the texts in time."""
 
 
-class Literal(NamedTuple):
-    """A text to match exactly as typed."""
-
-    pattern: re.Pattern[str]
-    is_regex: bool
-
-
-class Matches(NamedTuple):
-    """Events in whose text it was found, and where."""
-
-    events: list[Scored]
-    spans: dict[int, Span]
-
-
-def read_literal(text: str, is_regex: bool, notes: list[str]) -> Literal:
+def read_literal(text: str, is_regex: bool, notes: list[str]) -> re.Pattern[str]:
     """Compile the pattern; raises UsageError for an invalid regular expression."""
     if len(text) > MOST_CHARS:
         notes.append(f"Only the first {MOST_CHARS} characters were searched for")
         text = text[:MOST_CHARS]
     if is_regex:
         try:
-            return Literal(re.compile(text), True)
+            return re.compile(text)
         except (re.error, OverflowError, RecursionError) as error:
             hint = "`recollect search --substring` searches for a text as it is written"
             raise UsageError(f"Invalid regular expression ({error}): {text}", hint) from error
-    return Literal(re.compile(re.escape(text), re.IGNORECASE), False)
+    return re.compile(re.escape(text), re.IGNORECASE)
 
 
 class Scan:
-    """Looks for a literal in the texts of events, for some seconds. Made for one search."""
+    """Looks for a pattern in the texts of events, for some seconds. Made for one search.
+
+    `events` are those in whose text it was found, `spans` the places.
+    """
 
     def __init__(
-        self, store: Store, literal: Literal, seconds: float, progress: Callable[[int, int], None], notes: list[str]
+        self,
+        store: Store,
+        pattern: re.Pattern[str],
+        is_regex: bool,
+        seconds: float,
+        progress: Callable[[int, int], None],
+        notes: list[str],
     ) -> None:
         self._store = store
         self._index = store.words
-        self._literal = literal
+        self._pattern = pattern
+        self._is_regex = is_regex
         self._end = time.monotonic() + seconds
         self._progress = progress
         self._notes = notes
         self._seen: set[int] = set()
-        self._found = Matches([], {})
+        self.events: list[Scored] = []
+        self.spans: dict[int, Span] = {}
         self.is_partial = False  # whether there were more events to look at
 
-    def run(self, chosen: EventFilter) -> Matches:
-        """Events that have it: by its words first, then by words it is a part of, else by reading all, newest first."""
+    def run(self, chosen: EventFilter) -> None:
+        """Find events that have it: by its words, then by words it is a part of, else by reading all, newest first."""
         total = sum(self._index.months().values())
-        piece = _longest_text(self._literal.pattern)
-        with _finder(self._literal) as find:
+        piece = _longest_text(self._pattern)
+        with self._finder() as find:
             try:
                 if _WORD.search(piece):
                     term = Term(piece, is_prefix=_WORD.match(piece[-1]) is not None)
@@ -107,10 +103,19 @@ class Scan:
                 self._notes.append(
                     f"The {'search' if is_late else 'expression'} took too long and was stopped: {advice}"
                 )
-        return self._found
+
+    @contextmanager
+    def _finder(self) -> Iterator[Finder]:
+        """What looks for the pattern: here, if it is a piece of text, else in a process."""
+        if self._is_regex:
+            with _PatternProcess(self._pattern.pattern) as process:
+                yield process.find
+        else:
+            search = self._pattern.search
+            yield lambda texts, seconds: [match.span() if (match := search(text)) else None for text in texts]
 
     def _is_done(self) -> bool:
-        return len(self._found.events) >= _MOST_MATCHES or time.monotonic() > self._end
+        return len(self.events) >= _MOST_MATCHES or time.monotonic() > self._end
 
     def _look_through(self, batches: Iterator[list[Scored]], find: Finder, total: int = 0) -> None:
         waiting = list(batches) if not total else batches
@@ -133,8 +138,8 @@ class Scan:
         seconds = min(_SECONDS_AT_ONCE, self._end - time.monotonic())
         for event, span in zip(held, find([texts[event.id] for event in held], seconds), strict=True):
             if span is not None:
-                self._found.events.append(event)
-                self._found.spans[event.id] = span
+                self.events.append(event)
+                self.spans[event.id] = span
 
     def _candidates(self, wanted: Wanted, chosen: EventFilter) -> Iterator[list[Scored]]:
         found = [self._index.find(month, wanted, WEIGHTS, chosen, _OF_SESSION) for month in self._index.months()]
@@ -188,17 +193,6 @@ def _longest_text(pattern: re.Pattern[str]) -> str:
             piece = ""
     best = max([*pieces, piece], key=len)
     return best if len(best) >= _LEAST_LITERAL or re.fullmatch(CJK_RUN, best) else ""
-
-
-@contextmanager
-def _finder(literal: Literal) -> Iterator[Finder]:
-    """What looks for a literal: here, if it is a piece of text, else in a process."""
-    if not literal.is_regex:
-        search = literal.pattern.search
-        yield lambda texts, seconds: [match.span() if (match := search(text)) else None for text in texts]
-        return
-    with _PatternProcess(literal.pattern.pattern) as process:
-        yield process.find
 
 
 class _PatternProcess:

@@ -9,15 +9,26 @@ from functools import cached_property
 from typing import NamedTuple
 
 from recollect.clock import rfc3339
-from recollect.recall.answers import Amendment, Match, SearchAnswer, SessionHit, hit_of, within_budget
-from recollect.recall.candidates import Candidate, Coverage, Sessions
-from recollect.recall.filters import NO_FILTERS, Filters, as_options
-from recollect.recall.hits import Hits
-from recollect.recall.query import OF_SESSIONS_ONLY, Phrase, Query, bare, parse_query, sound, without_filters
-from recollect.recall.ranking import Ranking
-from recollect.recall.scope import OF_SESSIONS, Scope, scope_of, sessions_in_scope
+from recollect.recall.filters import NO_FILTERS, Filters, Scope, as_options, scope_of, sessions_in_scope
+from recollect.recall.hits import Amendment, Hits, Match, SearchAnswer, SessionHit, hit_of, within_budget
+from recollect.recall.query import (
+    FEW_WORDS,
+    OF_SESSIONS,
+    OF_SESSIONS_ONLY,
+    Phrase,
+    Query,
+    Terms,
+    Word,
+    bare,
+    meaningful,
+    parse_query,
+    sound,
+    suggestion,
+    terms_of,
+    without_filters,
+)
+from recollect.recall.ranking import Candidate, Coverage, Ranking, Sessions
 from recollect.recall.snippets import Span, is_exact
-from recollect.recall.words import FEW_WORDS, Terms, Word, meaningful, suggestion, terms_of
 from recollect.store import EventFilter, OutOfTime, Scored, SessionHeader, Store, Wanted
 from recollect.text import CJK_RUN
 
@@ -47,12 +58,11 @@ def search(
     store: Store,
     text: str,
     options: Options | None = None,
-    now: datetime | None = None,
     progress: Progress = lambda done, total: None,
 ) -> SearchAnswer:
     """Answer a query; never fails for what is in it. An empty one shows recent sessions."""
     options, begun = options or Options(), time.perf_counter()
-    run = _Search(store, options, now or datetime.now().astimezone(), progress)
+    run = _Search(store, options, progress)
     answer = run.literal(sound(text)) if options.mode != "words" and text.strip() else run.answer(text)
     answer = answer._replace(took_ms=round((time.perf_counter() - begun) * 1000, 3))
     return within_budget(answer, options.budget_tokens) if options.budget_tokens is not None else answer
@@ -97,11 +107,11 @@ def _let_through(
 
 
 class _Search:
-    def __init__(self, store: Store, options: Options, now: datetime, progress: Progress) -> None:
+    def __init__(self, store: Store, options: Options, progress: Progress) -> None:
         self._store = store
         self._index = store.words
         self._options = options
-        self._now = now
+        self._now = datetime.now().astimezone()
         self._progress = progress
         self._sessions = Sessions(store)
         self._hits = Hits(store, self._sessions, options.matches, options.context)
@@ -319,13 +329,14 @@ class _Search:
         piece, filters = without_filters(text, self._now)
         query = Query(piece, filters=(*filters, *as_options(self._options.filters)))
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
-        literal = read_literal(piece, self._options.mode == "regex", self._notes)
-        scan = Scan(self._store, literal, self._options.scan_seconds, self._progress, self._notes)
-        found = scan.run(scope.events)
+        is_regex, seconds = self._options.mode == "regex", self._options.scan_seconds
+        pattern = read_literal(piece, is_regex, self._notes)
+        scan = Scan(self._store, pattern, is_regex, seconds, self._progress, self._notes)
+        scan.run(scope.events)
         self._is_partial = scan.is_partial
         self._note_evicted(scope, f"`--{self._options.mode}`")
-        candidates = self._grouped(sorted(found.events, key=lambda event: (-event.score, -(event.ts_ms or 0))))
-        return self._answer(text, candidates, spans=found.spans)
+        candidates = self._grouped(sorted(scan.events, key=lambda event: (-event.score, -(event.ts_ms or 0))))
+        return self._answer(text, candidates, spans=scan.spans)
 
 
 def _split(needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:

@@ -1,4 +1,7 @@
-"""What a user may ask an agent to look up: prompts for agents that show them as commands, skills for the others."""
+"""List what a user may ask an agent to look up: prompts for agents that show them as commands, skills for the others.
+
+Apart from briefs: an agent waits for the server, which needs no store for these.
+"""
 
 import json
 from collections.abc import Mapping

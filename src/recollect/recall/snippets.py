@@ -122,30 +122,23 @@ def snippet_at(text: str, place: int) -> str:
     return f"{ELLIPSIS if start else ''}{shown}{ELLIPSIS if is_cut else ''}"
 
 
-class Texts:
-    """Reads events' texts, each once; a session's pack is opened once for all that are asked for together."""
+class Texts(dict[int, str]):
+    """Events' texts, each read once; a session's pack is opened once for all that are asked for together."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._keys: dict[int, SessionKey] = {}
-        self._texts: dict[int, str] = {}
         self._folded: dict[int, str] = {}
         self.headers: dict[int, EventHeader] = {}
 
-    def __getitem__(self, event: int) -> str:
-        return self._texts[event]
-
     def folded(self, event: int) -> str:
         if event not in self._folded:
-            self._folded[event] = folded(self._texts[event])
+            self._folded[event] = folded(self[event])
         return self._folded[event]
-
-    def __contains__(self, event: int) -> bool:
-        return event in self._texts
 
     def read(self, events: Collection[int]) -> None:
         """Have these at hand. An event that was deleted meanwhile stays away."""
-        missing = set(events) - self._texts.keys()
+        missing = set(events) - self.keys()
         if not missing:
             return
         headers = self._store.events.of(missing)
@@ -154,17 +147,16 @@ class Texts:
         for header in sorted(headers.values(), key=lambda header: header.payload_start):
             by_stream.setdefault(header.stream, []).append(header)
         self._keys |= self._store.events.keys(by_stream.keys() - self._keys.keys())
-        for stream, batch in by_stream.items():
-            for header, payload in zip(batch, self._payloads(stream, batch), strict=True):
-                self._texts[header.id] = evidence(payload_text(header.kind, orjson.loads(payload))) or header.summary
-
-    def _payloads(self, stream: int, headers: list[EventHeader]) -> list[bytes]:
-        places = [(header.payload_start, header.payload_bytes) for header in headers]
-        return list(self._store.payloads.iter(self._keys[stream], places))
+        for batch in by_stream.values():
+            for header, payload in zip(batch, self.payloads(batch), strict=True):
+                self[header.id] = evidence(payload_text(header.kind, payload)) or header.summary
 
     def payloads(self, headers: list[EventHeader]) -> list[dict[str, object]]:
         """Whole payloads of one session's events, in the order given."""
         if not headers:
             return []
-        self._keys |= self._store.events.keys({headers[0].stream} - self._keys.keys())
-        return [orjson.loads(raw) for raw in self._payloads(headers[0].stream, headers)]
+        stream = headers[0].stream
+        if stream not in self._keys:
+            self._keys |= self._store.events.keys({stream})
+        places = [(header.payload_start, header.payload_bytes) for header in headers]
+        return [orjson.loads(raw) for raw in self._store.payloads.iter(self._keys[stream], places)]

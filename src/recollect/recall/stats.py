@@ -4,7 +4,7 @@ Read from the activity tables only, so it outlives raw.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -83,20 +83,11 @@ def make_stats(store: Store, by: str, span: Span) -> Stats:
         names = ("uses", "failures", "refusals")
         used: dict[str, Any] = {name: sum(getattr(row, name) or 0 for row in rows) for name in names}
         total = total._replace(**used)
-    return Stats(
-        by=by,
-        lines=[_line(row) for row in rows],
-        total=_line(total),
-        heatmap=_heatmap(store.activity.heatmap(span)),
-        notes=tuple(_notes(store.activity.blurred(by, span))),
-    )
-
-
-def _notes(blurred: int) -> Iterator[str]:
-    if blurred:
-        yield (
-            f"Not exact: {plural(blurred, 'session')} evicted under an older version counted by whole hours or UTC days"
-        )
+    notes: tuple[str, ...] = ()
+    if blurred := store.activity.blurred(by, span):
+        sessions = plural(blurred, "session")
+        notes = (f"Not exact: {sessions} evicted under an older version counted by whole hours or UTC days",)
+    return Stats(by, list(map(_line, rows)), _line(total), _heatmap(store.activity.heatmap(span)), notes)
 
 
 def make_breakdown(store: Store, by: str, span: Span) -> list[StatLine]:
@@ -111,29 +102,16 @@ def _rows(store: Store, by: str, span: Span) -> list[StatRow]:
 
 
 def _line(row: StatRow) -> StatLine:
-    return StatLine(
-        name=row.name,
-        sessions=row.sessions,
-        sub_agents=row.sub_agents,
-        turns=row.turns,
-        active_s=None if row.active_ms is None else row.active_ms // 1000,
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        cache_read_tokens=row.cache_read_tokens,
-        cache_write_tokens=row.cache_write_tokens,
-        usd=None if row.usd is None else round(row.usd, 9),
-        usd_is_estimate=row.usd_is_estimate > 0,
-        usd_is_incomplete=row.usd_is_estimate > 1,
-        uses=row.uses,
-        failures=row.failures,
-        refusals=row.refusals,
-        failure_rate=round(row.failures / row.uses, 4) if row.uses and row.failures is not None else None,
-        sample=row.sample,
-        sample_session_uid=row.sample_session_uid,
-        sample_event_uid=row.sample_event_uid,
-        sub_agents_usd=None if row.sub_agents_usd is None else round(row.sub_agents_usd, 9),
-        title=row.title,
-    )
+    fields: dict[str, Any] = row._asdict()
+    active_ms = fields.pop("active_ms")
+    fields |= {name: None if fields[name] is None else round(fields[name], 9) for name in ("usd", "sub_agents_usd")}
+    fields |= {
+        "active_s": None if active_ms is None else active_ms // 1000,
+        "usd_is_estimate": row.usd_is_estimate > 0,
+        "usd_is_incomplete": row.usd_is_estimate > 1,
+        "failure_rate": round(row.failures / row.uses, 4) if row.uses and row.failures is not None else None,
+    }
+    return StatLine(**fields)
 
 
 _NOTHING = StatRow("total", 0, 0, 0, 0, 0, 0, 0, 0, None, 0)

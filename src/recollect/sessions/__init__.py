@@ -2,30 +2,38 @@
 
 from recollect.lazy import lazy_names
 
+TYPE_CHECKING = False  # `typing` takes long to load
+
 _NAMES = """
 recollect.sessions.account: account_for settle_sessions
-recollect.sessions.git: BlamedLine blame_line changed_since checkout_of uncommitted_lines
-recollect.sessions.groups: GROUPS_FOLDER assign_groups group_folder homes_of with_group_homes
 recollect.sessions.parts: Parts boundary_of content_hash cuts_ms decode_totals split until
 recollect.sessions.pricing: MINUTE_MS TOKENS Used add_up tokens_of usd_of
-recollect.sessions.relations: all_reached
-recollect.sessions.repos: Checkouts find_checkout folded main_checkout name_repos normal_remote normal_root read_origin
-recollect.sessions.repos: read_text remote_of windows_path
+recollect.sessions.relations: GROUPS_FOLDER all_reached assign_groups group_folder homes_of with_group_homes
+recollect.sessions.repos: BlamedLine Checkouts blame_line changed_since checkout_of find_checkout folded main_checkout
+recollect.sessions.repos: name_repos normal_remote normal_root read_origin read_text remote_of uncommitted_lines
+recollect.sessions.repos: windows_path
 recollect.sessions.rules: AccountRules is_settled
 recollect.sessions.titles: has_subject
-recollect.sessions.transcript: TranscriptItem find_spawned iter_payloads iter_transcript read_calls read_events
-recollect.sessions.transcript: read_window
+recollect.sessions.transcript: TranscriptItem find_spawned iter_payloads iter_transcript read_events read_window
 """
-TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.sessions.account import account_for, settle_sessions
-    from recollect.sessions.git import BlamedLine, blame_line, changed_since, checkout_of, uncommitted_lines
-    from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of, with_group_homes
     from recollect.sessions.parts import Parts, boundary_of, content_hash, cuts_ms, decode_totals, split, until
     from recollect.sessions.pricing import MINUTE_MS, TOKENS, Used, add_up, tokens_of, usd_of
-    from recollect.sessions.relations import all_reached
+    from recollect.sessions.relations import (
+        GROUPS_FOLDER,
+        all_reached,
+        assign_groups,
+        group_folder,
+        homes_of,
+        with_group_homes,
+    )
     from recollect.sessions.repos import (
+        BlamedLine,
         Checkouts,
+        blame_line,
+        changed_since,
+        checkout_of,
         find_checkout,
         folded,
         main_checkout,
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
         read_origin,
         read_text,
         remote_of,
+        uncommitted_lines,
         windows_path,
     )
     from recollect.sessions.rules import AccountRules, is_settled
@@ -44,9 +53,9 @@ if TYPE_CHECKING:
         find_spawned,
         iter_payloads,
         iter_transcript,
-        read_calls,
         read_events,
         read_window,
     )
+
 else:
     __getattr__ = lazy_names(__name__, _NAMES)

@@ -7,7 +7,6 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ from recollect.schema import (
     WARM_UP,
 )
 from recollect.sessions import AccountRules, is_settled
-from recollect.sessions.groups import assign_groups
 from recollect.sessions.marks import apply, derive
 from recollect.sessions.parts import (
     Parts,
@@ -41,8 +39,8 @@ from recollect.sessions.parts import (
     split,
     until,
 )
-from recollect.sessions.pricing import Money, Payments, add_up, main_model
-from recollect.sessions.relations import Relations, mark_copies
+from recollect.sessions.pricing import Payments, add_up, main_model
+from recollect.sessions.relations import Relations, assign_groups, mark_copies
 from recollect.sessions.repos import name_repos
 from recollect.sessions.titles import Task, find_task, heading, project_of
 from recollect.store import ACCOUNT, DIGEST, Base, KeptState, Request, SessionRow, Step, Store, StoredSession
@@ -56,20 +54,13 @@ _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transac
 Then = Callable[[Sequence[StoredSession]], Sequence[KeptState]]
 
 
-class Accounted(NamedTuple):
-    """The dirty sessions that hold nothing, and those that go on from what nobody holds."""
-
-    empty: list[SessionKey]
-    torn: set[SessionKey]
-
-
 def account_for(
     store: Store,
     rules: AccountRules,
     advance: Callable[[int, int], None],
     then: Then | None = None,
-) -> Accounted:
-    """Bring the rows of dirty sessions up to date.
+) -> tuple[list[SessionKey], set[SessionKey]]:
+    """Bring the rows of dirty sessions up to date; return those that hold nothing, and those without their beginning.
 
     `then` gets them with their events marked, some at a time, and returns what it keeps of them; sub-agents come
     before the sessions that spawned them.
@@ -86,38 +77,53 @@ def account_for(
     pieces = (piece for group in groups for piece in read_in_pieces(store, group, store.evictions.among(group)))
     with _garbage_left():
         for read, is_all in pieces:
-            accounts, without_begin = _accounts(store, relations, rules, read)
-            store.streams.set_marks([step for account in accounts for step in account.sum.changed])
-            store.session_rows.put([(account.row, account.session.sources) for account in accounts])
-            distilled = then([account.session for account in accounts]) if then is not None else ()
+            sums, rows, guessed, without_begin = _accounts(store, relations, rules, read)
+            store.streams.set_marks([step for one in sums for step in one.changed])
+            store.session_rows.put([(row, one.session.sources) for row, one in zip(rows, sums, strict=True)])
+            distilled = then([one.session for one in sums]) if then is not None else ()
             # Together: a session can be gone on with only where both are at the same place.
-            summed = [account.sum.kept for account in accounts if account.sum.kept is not None]
+            summed = [one.kept for one in sums if one.kept is not None]
             store.kept.put({ACCOUNT: summed, DIGEST: distilled})
             if not is_all:
                 continue
-            settled = {account.session.key for account in accounts}
+            settled = {one.session.key for one in sums}
             empty += {session.key for session in read} - settled
             torn |= without_begin
-            guesses |= {account.session.key: account.task_guess for account in accounts if account.task_guess}
+            guesses |= guessed
             if then is not None:
                 store.streams.set_dirty(settled - torn - guesses.keys(), False)
             done += len(read)
             advance(done, len(keys))
     _confirm_tasks(store, guesses)
-    return Accounted(empty, torn)
+    return empty, torn
 
 
 def _accounts(
     store: Store, relations: Relations, rules: AccountRules, read: Sequence[StoredSession]
-) -> tuple[list["_Account"], set[SessionKey]]:
-    """Account for sessions as far as they hold anything; return also those that go on from what nobody holds."""
+) -> tuple[list["_Sum"], list[SessionRow], dict[SessionKey, str], set[SessionKey]]:
+    """Return the sums and rows of the sessions that hold anything, tasks they may have worked on, and the torn ones.
+
+    Torn are those that go on from what nobody holds. A task counts if another session knows its project.
+    """
     bases = {key: store.evictions.base(key) for key in store.evictions.among([session.key for session in read])}
     sums = [_sum(session, bases.get(session.key)) for session in read if session.key in bases or session.is_held]
     before_first = _before_first(relations, sums)
     requests = store.lineage.requests(before_first) if before_first else {}
     payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
-    accounts = [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
-    return accounts, before_first.keys() - requests.keys()
+    rows, guesses = list[SessionRow](), dict[SessionKey, str]()
+    for one in sums:
+        (first, last), totals = _facts(one.session.infos), one.totals
+        money = payments.money(one.session, totals.used, totals.span.started_ms)
+        row = _session_row(relations, one, first, last, money, requests.get(one.session.key))
+        task = _task(rules, last.get("git_branch"), totals.commits, totals.first_prompt)
+        if task is not None and not task.is_guess:
+            row = row._replace(task_ref=task.ref)
+        if one.base is not None:
+            row = _extended(one.base, row, last["title"])
+        if task is not None and row.task_ref is None:
+            guesses[one.session.key] = task.ref
+        rows.append(row)
+    return sums, rows, guesses, before_first.keys() - requests.keys()
 
 
 def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
@@ -155,7 +161,9 @@ def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionK
     above = {relative for key in dirty for relative in relations.above(key)}
     below = {relative for key in dirty for relative in relations.all_spawned(key)} - set(dirty)
     if below:
-        below -= {row.session for row in store.session_rows.places(below) if relations.is_named_as(row.session, row)}
+        for row in store.session_rows.places(below):
+            names = relations.names(row.session)
+            below -= {row.session} if all(getattr(row, name) == uid for name, uid in names.items()) else set()
     related = (above | below) - set(dirty)
     if related:
         store.streams.set_dirty(related, True)
@@ -164,11 +172,10 @@ def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionK
 
 def _mark_copies_of_evicted(store: Store, relations: Relations, dirty: Sequence[SessionKey]) -> None:
     """What a fork has copied from a session whose events are gone was counted there."""
+    origins = {key: relations.origin(key) for key in dirty}
     owners = {
-        key: {
-            SessionKey(key.agent, name) for name in (relations.origin(key).parent, relations.origin(key).base) if name
-        }
-        for key in dirty
+        key: {SessionKey(key.agent, name) for name in (origin.parent, origin.base) if name}
+        for key, origin in origins.items()
     }
     evicted = store.evictions.among({owner for named in owners.values() for owner in named})
     for key, named in owners.items() if evicted else ():
@@ -176,20 +183,8 @@ def _mark_copies_of_evicted(store: Store, relations: Relations, dirty: Sequence[
             store.evictions.mark_copies(key, owner)
 
 
-@dataclass(slots=True)
-class _Facts:
-    """What all sources of a session say, merged."""
-
-    first: dict[str, Any]
-    last: dict[str, Any]
-
-    @property
-    def title(self) -> str | None:
-        return next((title for rank in (3, 2, 1) if (title := self.last.get(f"title_{rank}"))), None)
-
-
-def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
-    """Merge the sources' tellings; a prompt history only fills what nobody else says."""
+def _facts(infos: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Merge what the sources said, first and last; a prompt history only fills what nobody else says."""
     full = [info for info in infos if info["last"].get("session_class") != PROMPTS_ONLY]
     aside = [info for info in infos if info["last"].get("session_class") == PROMPTS_ONLY]
     first: dict[str, Any] = {}
@@ -200,7 +195,8 @@ def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
     for info in [*aside, *full]:
         last.update(info["last"])
         metadata.update(info["last"].get("metadata") or {})
-    return _Facts(first, last | {"metadata": metadata})
+    title = next((title for rank in (3, 2, 1) if (title := last.get(f"title_{rank}"))), None)
+    return first, last | {"metadata": metadata, "title": title}
 
 
 class _Sum(NamedTuple):
@@ -238,34 +234,7 @@ def _sum(session: StoredSession, base: Base | None) -> _Sum:
     return _Sum(session._replace(steps=marked), changed, totals, base, kept)
 
 
-class _Account(NamedTuple):
-    """A session's new row, and the task it may have worked on, which counts if another session knows its project."""
-
-    row: SessionRow
-    sum: _Sum
-    task_guess: str | None
-
-    @property
-    def session(self) -> StoredSession:
-        return self.sum.session
-
-
-def _account(
-    relations: Relations, rules: AccountRules, payments: Payments, held: _Sum, request: Request | None
-) -> _Account:
-    facts, totals = _facts(held.session.infos), held.totals
-    money = payments.money(held.session, totals.used, totals.span.started_ms)
-    task = _task(rules, facts.last.get("git_branch"), totals.commits, totals.first_prompt)
-    row = _session_row(relations, held, facts, money, request)
-    if task is not None and not task.is_guess:
-        row = row._replace(task_ref=task.ref)
-    if held.base is not None:
-        row = _extended(held.base, row, facts)
-    guess = task.ref if task is not None and task.is_guess and row.task_ref is None else None
-    return _Account(row, held, guess)
-
-
-def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
+def _extended(base: Base, row: SessionRow, title: str | None) -> SessionRow:
     """The row of a session that was evicted once: as it was then, and what it did since."""
     old = base.row
     started, ended = _least(old.started_ms, row.started_ms), _most(old.ended_ms, row.ended_ms)
@@ -274,7 +243,7 @@ def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
     return row._replace(
         **({} if base.is_usage_held else _spent(old, row)),
         outcome=old.outcome,
-        title=facts.title or old.title or row.title,
+        title=title or old.title or row.title,
         task_ref=old.task_ref or row.task_ref,
         started_ms=started,
         ended_ms=ended,
@@ -312,9 +281,15 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
 
 
-def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, request: Request | None) -> SessionRow:
+def _session_row(
+    relations: Relations,
+    held: _Sum,
+    first: dict[str, Any],
+    last: dict[str, Any],
+    money: dict[str, Any],
+    request: Request | None,
+) -> SessionRow:
     key, sources, totals = held.session.key, held.session.sources, held.totals
-    first, last = facts.first, facts.last
     started, ended = totals.span.started_ms, totals.span.ended_ms
     parent, base = relations.origin(key).parent, relations.base(key, totals.originals)
     prompt = totals.title
@@ -325,12 +300,10 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
     return SessionRow(
         agent=key.agent,
         native_session_id=key.native_id,
-        session_uid=relations.uid(key),
-        root_session_uid=relations.uid(relations.root(key)),
-        parent_session_uid=relations.uid(SessionKey(key.agent, parent)) if parent else None,
+        **relations.names(key),
         base_session_uid=relations.uid(base) if base else None,
         base_end=first.get("base_end"),
-        session_class=_session_class(facts, parent),
+        session_class=_session_class(first, last, parent),
         group="main",
         host=sources[0].host if sources else None,
         repo=None,
@@ -342,13 +315,13 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
         model=main_model(totals.used) or totals.span.model or last.get("model"),
         provider=last.get("provider"),
         agent_version=last.get("agent_version"),
-        title=facts.title or (cut_short(heading(prompt), TITLE_CHARS) if prompt else None),
+        title=last["title"] or (cut_short(heading(prompt), TITLE_CHARS) if prompt else None),
         instructions=orjson.dumps(last.get("instructions") or []).decode(),
         started_ms=started,
         ended_ms=ended,
         updated_ms=totals.all.ended_ms,
         outcome=UNKNOWN,
-        **money.columns(),
+        **money,
         wall_clock_ms=ended - started if started is not None and ended is not None else None,
         turns=totals.turns,
         retries=totals.retries,
@@ -372,13 +345,14 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
 def _unrecorded(totals: Totals) -> dict[str, str]:
     """Some logs have no tokens of answers, or numbers from before the answer was written: far below its length."""
     output = sum(one.output_tokens for one in totals.used)
-    return {OUTPUT: UNRECORDED} if totals.answered_bytes > max(_SHORT_BYTES, output * _MOST_BYTES_OF_TOKEN) else {}
+    most_bytes = max(_SHORT_BYTES, output * _MOST_BYTES_OF_TOKEN) if totals.used else 0
+    return {OUTPUT: UNRECORDED} if totals.answered_bytes > most_bytes else {}
 
 
-def _session_class(facts: _Facts, parent: str | None) -> str:
+def _session_class(first: dict[str, Any], last: dict[str, Any], parent: str | None) -> str:
     """As the log has it; but what a call spawned did its work, however little it wrote."""
-    stated = facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN)
-    return SUB_AGENT if stated == WARM_UP and facts.first.get("spawn_call_id") else stated
+    stated = last.get("session_class") or (SUB_AGENT if parent else HUMAN)
+    return SUB_AGENT if stated == WARM_UP and first.get("spawn_call_id") else stated
 
 
 def _task(rules: AccountRules, branch: str | None, commits: Sequence[str], prompt: str | None) -> Task | None:
@@ -414,8 +388,8 @@ def settle_sessions(
         return 0
     dropped = store.drop_stand_ins()
     mark_copies(store)
-    accounted = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
-    emptied = store.streams.emptied(accounted.empty)
+    empty, torn = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
+    emptied = store.streams.emptied(empty)
     if is_all_read:
         store.session_rows.drop(emptied)
     if has_moved := store.rules.has_moved():
@@ -425,6 +399,6 @@ def settle_sessions(
     if has_moved:
         store.rules.set(rules.text(domains), is_named=True)
     # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.
-    unread = set() if is_all_read else {*emptied, *accounted.torn}
+    unread = set() if is_all_read else {*emptied, *torn}
     store.streams.set_dirty(set(store.streams.dirty()) - unread, False)
     return dropped

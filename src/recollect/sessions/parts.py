@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from recollect.kinds import ASSISTANT_MSG, EDIT, LIFECYCLE, MAIN_LANE, TEST_RUN, TOOL_CALL, USER_MSG, SessionKey
+from recollect.kinds import ASSISTANT_MSG, EDIT, ERROR, LIFECYCLE, MAIN_LANE, TEST_RUN, TOOL_CALL, USER_MSG, SessionKey
 from recollect.sessions.marks import Marks, rewind_of
 from recollect.sessions.pricing import Used
 from recollect.sessions.titles import has_subject
 from recollect.store import HALF_BYTES, Boundary, Kept, Response, Step, Store, StoredSession
 
 PART_EVENTS = 1_000  # at least
-PIECE_EVENTS = 10_000  # of a session, settled at once: one to two seconds
+PIECE_EVENTS = 50_000  # of a session, settled at once: about five seconds, and each piece writes its digest anew
 _CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
 
 
@@ -208,7 +208,8 @@ class Totals:
         if not steps:
             return
         own = [step for step in steps if step.copy_of is None]
-        self.answered_bytes += sum(step.payload_bytes for step in own if step.role == "assistant")
+        answers = (step for step in own if step.role == "assistant" and step.base_kind != ERROR)
+        self.answered_bytes += sum(step.payload_bytes for step in answers)
         if not self.events:
             self.first_parent = steps[0].parent_uid
         self.events += len(steps)

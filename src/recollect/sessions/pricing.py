@@ -14,7 +14,6 @@ from recollect.store import Response
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from recollect.kinds import SessionKey
 from recollect.sessions.relations import Relations
@@ -126,19 +125,6 @@ _ROUNDING = 1e-6
 EXACT, ESTIMATE, INCOMPLETE = range(3)
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
-    """What a session used itself."""
-
-    tokens: tuple[int, ...]
-    usd: float | None
-    doubt: int
-
-    def columns(self) -> dict[str, Any]:
-        """As a session's row has them."""
-        return {**dict(zip(TOKENS, self.tokens, strict=True)), "usd": self.usd, "usd_is_estimate": self.doubt}
-
-
 class Used(NamedTuple):
     """What responses of one model used in one minute. Whole numbers, so that any order of adding gives the same."""
 
@@ -155,14 +141,10 @@ class Used(NamedTuple):
     unstated: int  # responses of which the agent does not say what they cost
     with_sub_agents: int  # responses whose figures include those of sub-agents
 
-    @property
-    def key(self) -> tuple[int | None, str | None]:
-        return self.minute, self.model
-
 
 def add_up(responses: Iterable[Response], before: Iterable[Used] = ()) -> list[Used]:
     """What responses used by minute and model, together with what was used before."""
-    sums: dict[tuple[int | None, str | None], tuple[int, ...]] = {used.key: used[2:] for used in before}
+    sums: dict[tuple[int | None, str | None], tuple[int, ...]] = {used[:2]: used[2:] for used in before}
     for response in responses:
         key = None if response.ts_ms is None else response.ts_ms // MINUTE_MS, response.model
         new, old = _figures(response), sums.get(key)
@@ -223,19 +205,20 @@ class Payments:
             return self._relations.spawned(session.key)  # whose own figures include those below them
         return set()
 
-    def money(self, session: StoredSession, used: Sequence[Used], started_ms: int | None) -> Money:
-        """What a session cost that used this in all, without its sub-agents; it began its own work at `started_ms`."""
+    def money(self, session: StoredSession, used: Sequence[Used], started_ms: int | None) -> dict[str, Any]:
+        """Return the columns of a session that used this in all, without its sub-agents; it began its own work then."""
         included = sorted(self._included(session, used))
         below = [response for key in included for response in self._responses.get(key, ())]
+        (usd, doubt), tokens = usd_of(used), tokens_of(used)
         if session.totals:
-            return Money(tuple(tokens_of(used)), *self._usd_of_totals(session, below, started_ms or 0))
-        (known, doubt), of_sub_agents = usd_of(used), add_up(below)
-        pairs = zip(tokens_of(used), tokens_of(of_sub_agents), strict=True)
-        tokens = tuple(max(0, mine - theirs) for mine, theirs in pairs)
-        if known is None:
-            return Money(tokens, None, doubt)
-        taken, taken_doubt = usd_of(of_sub_agents)
-        return Money(tokens, max(0.0, round(known - (taken or 0.0), 9)), max(doubt, min(taken_doubt, ESTIMATE)))
+            usd, doubt = self._usd_of_totals(session, below, started_ms or 0)
+        else:
+            of_sub_agents = add_up(below)
+            tokens = [max(0, mine - theirs) for mine, theirs in zip(tokens, tokens_of(of_sub_agents), strict=True)]
+            if usd is not None:
+                taken, taken_doubt = usd_of(of_sub_agents)
+                usd, doubt = max(0.0, round(usd - (taken or 0.0), 9)), max(doubt, min(taken_doubt, ESTIMATE))
+        return {**dict(zip(TOKENS, tokens, strict=True)), "usd": usd, "usd_is_estimate": doubt}
 
     def _usd_of_totals(self, session: StoredSession, below: Sequence[Response], begun_ms: int) -> tuple[float, int]:
         """What the agent's totals say, and the list of what they leave out; and in what doubt that is.

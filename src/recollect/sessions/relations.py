@@ -6,22 +6,35 @@ the order in which files were read does not matter: the original is the declared
 by timestamp, else of the file begun first, else of the session that first did something of its own, else the
 one with the smallest uid. Responses, which are counted once too, have no uid: the smallest name of a session
 decides last.
+
+A session belongs to the group whose home of an agent it was found in, else to that of the folder it worked in.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
+from recollect.agents import adapters
 from recollect.kinds import SessionKey, session_uid
 from recollect.schema import name_half
-from recollect.store import HALF_BYTES, Ancestry, Candidate, Place, SharedResponse, Store
+from recollect.store import (
+    HALF_BYTES,
+    MAIN_GROUP,
+    Ancestry,
+    Candidate,
+    GroupRow,
+    SharedResponse,
+    Store,
+    path_key,
+)
 
 _T = TypeVar("_T")
 
 _NOTHING = Ancestry()
 _NOBODY: frozenset[SessionKey] = frozenset()
-_DEEPEST = 32  # logs may name two sessions as each other's parent
+_DEEPEST = 32  # logs may name two sessions as each other's parent or base
 
 
 def all_reached(begin: Iterable[_T], near: Callable[[_T], Iterable[_T]]) -> set[_T]:
@@ -109,12 +122,14 @@ class Relations:
             return set()
         return (all_reached([key], lambda above: self._spawned.get(above, ())) - {key}) & self._held
 
-    def is_named_as(self, key: SessionKey, row: Place) -> bool:
-        """Whether a row has the names that follow from the relations."""
+    def names(self, key: SessionKey) -> dict[str, Any]:
+        """Return the columns of a row that name the session, its root and its parent."""
         parent = self.origin(key).parent
-        parent_uid = self.uid(SessionKey(key.agent, parent)) if parent else None
-        uids = row.session_uid, row.root_session_uid, row.parent_session_uid
-        return uids == (self.uid(key), self.uid(self.root(key)), parent_uid)
+        return {
+            "session_uid": self.uid(key),
+            "root_session_uid": self.uid(self.root(key)),
+            "parent_session_uid": self.uid(SessionKey(key.agent, parent)) if parent else None,
+        }
 
     def originals(self, key: SessionKey) -> set[SessionKey]:
         """Sessions whose running totals this one may have taken over."""
@@ -130,25 +145,18 @@ class Relations:
         origin = self.origin(key)
         if origin.base or origin.parent:
             return SessionKey(key.agent, origin.base) if origin.base else None
-        owners = {
-            name_half(*owner): owner for owner in self._copied_from.get(key, ()) if not self._is_older(key, owner)
-        }
-        if not owners:
-            return None
+        owners: dict[bytes, SessionKey] = {}
+        for owner in self._copied_from.get(key, ()):
+            owner_ms = self.origin(owner).born_ms
+            if origin.born_ms is None or owner_ms is None or origin.born_ms >= owner_ms:
+                owners[name_half(*owner)] = owner
         return next((owners[half] for half in originals if half in owners), None)
-
-    def _is_older(self, key: SessionKey, other: SessionKey) -> bool:
-        born_ms, other_ms = self.origin(key).born_ms, self.origin(other).born_ms
-        return born_ms is not None and other_ms is not None and born_ms < other_ms
 
     def ancestors(self, key: SessionKey) -> set[SessionKey]:
         """All sessions this one says it comes from; a cycle of claims ends."""
         if key not in self._ancestors:
-            self._ancestors[key] = all_reached(self._near_above(key), self._near_above) - {key}
+            self._ancestors[key] = all_reached(self._above.get(key, ()), lambda near: self._above.get(near, ())) - {key}
         return self._ancestors[key]
-
-    def _near_above(self, key: SessionKey) -> Iterable[SessionKey]:
-        return self._above.get(key, ())
 
     def are_sharing(self, key: SessionKey, other: SessionKey) -> bool:
         """Whether one says it comes from the other, or holds copies of its records, or both hold a third one's."""
@@ -159,12 +167,7 @@ class Relations:
 
     def family(self, keys: Iterable[SessionKey]) -> set[SessionKey]:
         """These sessions and all that are related to them, be it through others."""
-        links: tuple[Mapping[SessionKey, set[SessionKey]], ...] = (
-            self._copied_from,
-            self._copied_by,
-            self._above,
-            self._below,
-        )
+        links = self._copied_from, self._copied_by, self._above, self._below
         return all_reached(keys, lambda key: {near for link in links for near in link.get(key, ())})
 
 
@@ -183,7 +186,11 @@ def mark_copies(store: Store) -> None:
     first_own_ms = cache(store.lineage.first_own_ms)
     changes: list[tuple[bytes | None, bytes]] = []
     renamed = _Renamed()
-    for group in _groups(candidates):
+    # Events with one key that also hold the same: short ids of weak providers may coincide.
+    groups: dict[tuple[int | None, str, str], list[Candidate]] = defaultdict(list)
+    for event in candidates:
+        groups[event.copy_key, event.base_kind, event.content].append(event)
+    for group in groups.values():
         owner = _owner(group, relations, first_own_ms, lambda event: event.event_uid)
         for event in group:
             original = None if event.key == owner.key else owner.event_uid
@@ -244,37 +251,23 @@ class _Renamed:
         return known
 
 
-def _groups(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
-    """Events with one key that also hold the same: short ids of weak providers may coincide."""
-    groups: dict[tuple[int | None, str, str], list[Candidate]] = defaultdict(list)
-    for event in candidates:
-        groups[event.copy_key, event.base_kind, event.content].append(event)
-    return groups.values()
-
-
-def _roots(group: list[Holding], relations: Relations) -> list[Holding]:
-    keys = {holding.key for holding in group}
-    roots = [holding for holding in group if not relations.ancestors(holding.key) & keys]
-    return roots or group  # two sessions that each claim the other as parent
-
-
 def _owner(
     group: list[Holding],
     relations: Relations,
     first_own_ms: Callable[[SessionKey], int],
     name: Callable[[Holding], bytes | str],
 ) -> Holding:
-    roots = _roots(group, relations)
-    ages = [_age(holding, relations) for holding in roots]
-    oldest = [holding for holding, age in zip(roots, ages, strict=True) if age == min(ages)]
+    keys = {holding.key for holding in group}
+    roots = [holding for holding in group if not relations.ancestors(holding.key) & keys]
+    ages: dict[tuple[int, int], list[Holding]] = defaultdict(list)
+    for holding in roots or group:  # none, if two sessions each claim the other as parent
+        born_ms = relations.origin(holding.key).born_ms
+        begun_ms = _NEVER_MS if holding.ts_ms is None else holding.ts_ms
+        ages[begun_ms, _NEVER_MS if born_ms is None else born_ms].append(holding)
+    oldest = ages[min(ages)]
     if len({holding.key for holding in oldest}) == 1:
         return min(oldest, key=name)
     return min(oldest, key=lambda holding: (first_own_ms(holding.key), name(holding)))
-
-
-def _age(holding: Candidate | SharedResponse, relations: Relations) -> tuple[int, int]:
-    born_ms = relations.origin(holding.key).born_ms
-    return _NEVER_MS if holding.ts_ms is None else holding.ts_ms, _NEVER_MS if born_ms is None else born_ms
 
 
 def _mark_usage(store: Store, relations: Relations, first_own_ms: Callable[[SessionKey], int]) -> None:
@@ -310,3 +303,74 @@ def _connected(held: list[SharedResponse], relations: Relations) -> Iterator[lis
             group += near
             others = [response for response in others if response not in near]
         yield group
+
+
+GROUPS_FOLDER = "groups"
+
+
+def group_folder(store_folder: Path, name: str) -> Path:
+    """Where the store keeps what belongs to a group: the homes of its agents, its IPC folder."""
+    return store_folder / GROUPS_FOLDER / name
+
+
+def homes_of(store_folder: Path, group: GroupRow) -> dict[str, Path]:
+    """The home of each agent in a group: as it was given, else one in the group's folder of the store."""
+    folder = group_folder(store_folder, group.name)
+    homes = {agent: folder / Path(adapter.home).name for agent, adapter in adapters().items()}
+    return homes | ({group.agent: Path(group.home)} if group.home else {})
+
+
+def with_group_homes(store: Store, roots: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:
+    """The agents' homes that a sweep reads, those of the groups included as far as they exist."""
+    homes = dict(roots)
+    groups = {group.name: group for group in store.groups.all()}
+    if not groups and not (store.folder / GROUPS_FOLDER).exists():
+        return homes  # most stores have none, and looking at every agent's home takes longer than a sweep without news
+    main = GroupRow(MAIN_GROUP, "", "", None, 0)
+    for group in ({MAIN_GROUP: main} | groups).values():
+        for agent, home in homes_of(store.folder, group).items():
+            if agent in homes and home not in homes[agent] and home.is_dir():
+                homes[agent] = (*homes[agent], home)
+    return homes
+
+
+def assign_groups(store: Store) -> int:
+    """Put every session into its group, and return how many changed theirs.
+
+    Sub-agents and forks belong where the session they come from does.
+    """
+    groups = store.groups.all()
+    if not groups and not store.session_rows.has_groups():
+        return 0
+    members = store.session_rows.places()
+    by_home = _by_home(store, groups)
+    by_uid = {member.session_uid: member for member in members}
+    changes = []
+    for member in members:
+        origin = member  # the session that this one comes from in the end, of those that are stored
+        for _ in range(_DEEPEST):
+            is_root = origin.root_session_uid == origin.session_uid
+            source = by_uid.get((origin.base_session_uid if is_root else origin.root_session_uid) or "")
+            if source is None:
+                break
+            origin = source
+        group = origin.group if origin.key is not None else by_home.get(origin.session) or _by_path(groups, origin.cwd)
+        if group != member.group:
+            changes.append((group, member.session))
+    if changes:
+        store.groups.set_groups(changes)
+    return len(changes)
+
+
+def _by_home(store: Store, groups: list[GroupRow]) -> dict[SessionKey, str]:
+    # Sweeps read a home where a link to it leads.
+    homes = [
+        (path_key(home.resolve()), group.name) for group in groups for home in homes_of(store.folder, group).values()
+    ]
+    homes.sort(key=lambda home: len(home[0]))  # of homes within homes the inner one counts
+    return {key: name for home, name in homes for key in store.session_rows.below(home)}
+
+
+def _by_path(groups: list[GroupRow], cwd: str | None) -> str:
+    inside = [group for group in groups if cwd and Path(cwd).is_relative_to(group.path)]
+    return max(inside, key=lambda group: len(group.path)).name if inside else MAIN_GROUP

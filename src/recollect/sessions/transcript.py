@@ -1,10 +1,10 @@
 """A session as it went: its events in reading order with their content, its sub-agents where they were called."""
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -12,7 +12,7 @@ from recollect.clock import rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.kinds import SessionKey
 from recollect.schema import KIND_FAMILY, KINDS, Event, Session
-from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventHeader, SessionFilter, Store
+from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, SessionFilter, Store
 
 _LEAST_OF_A_UID = 6
 _READ_AT_ONCE = 200
@@ -21,31 +21,24 @@ _DROPPED = (
     "`recollect digest` shows what is left, `recollect retention rehydrate` reads it again if its agent still has it"
 )
 
-_EVENT_COLUMNS = (
-    "event_uid",
+_SAME = (  # in an event and in its row
     "seq",
-    "parent_uid",
     "lane",
     "position",
     "native_id",
-    "ts_ms",
     "kind",
     "role",
     "tool",
     "call_id",
     "status",
-    "flags",
-    "copy_of",
     "summary",
-    "payload_start",
-    "payload_bytes",
     "model",
     "provider",
     "content_type",
     "input_tokens",
     "output_tokens",
-    "metadata",
 )
+_OTHERS = ("event_uid", "parent_uid", "ts_ms", "flags", "copy_of", "payload_start", "payload_bytes", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +59,22 @@ class TranscriptItem:
 
 
 def read_events(
-    store: Store, session: Session, kind: str | None = None, *, last: int | None = None, span: range | None = None
+    store: Store,
+    session: Session,
+    kind: str | None = None,
+    *,
+    last: int | None = None,
+    span: range | None = None,
+    calls: str | None = None,
 ) -> list[Event]:
-    """A session's events in reading order, or only the last of them, a span, or a kind with its more specific ones."""
+    """A session's events in reading order, or only the last of them, a span, or a kind with its more specific ones.
+
+    `calls`: only those of one kind, with their results.
+    """
     kinds = _family(kind) if kind else None
     key = SessionKey(session.agent, session.native_session_id)
-    rows = store.events.rows(key, _EVENT_COLUMNS, last=last, span=span, kinds=kinds)
-    return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
-
-
-def read_calls(store: Store, session: Session, kind: str) -> list[Event]:
-    """A session's calls of one kind and their results, in reading order."""
-    rows = store.events.rows(SessionKey(session.agent, session.native_session_id), _EVENT_COLUMNS, calls=kind)
-    return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
+    rows = store.events.rows(key, (*_SAME, *_OTHERS), last=last, span=span, kinds=kinds, calls=calls)
+    return [_event(session, row) for row in rows]
 
 
 def _family(kind: str | None) -> tuple[str, ...]:
@@ -88,34 +84,20 @@ def _family(kind: str | None) -> tuple[str, ...]:
     return KIND_FAMILY.get(kind, (kind,)) if kind else KINDS
 
 
-def _event(session: Session, row: dict[str, Any]) -> Event:
-    flags = row["flags"]
+def _event(session: Session, row: Sequence[Any]) -> Event:
+    uid, parent_uid, ts_ms, flags, copy_of, start, size, metadata = row[len(_SAME) :]
     return Event(
-        event_uid=row["event_uid"].hex(),
+        **dict(zip(_SAME, row, strict=False)),
+        event_uid=uid.hex(),
         session_uid=session.session_uid,
-        seq=row["seq"],
-        parent_event_uid=row["parent_uid"].hex() if row["parent_uid"] else None,
-        lane=row["lane"],
-        position=row["position"],
-        native_id=row["native_id"],
-        ts=rfc3339(row["ts_ms"]),
-        kind=row["kind"],
-        role=row["role"],
-        tool=row["tool"],
-        call_id=row["call_id"],
-        status=row["status"],
+        parent_event_uid=parent_uid.hex() if parent_uid else None,
+        ts=rfc3339(ts_ms),
         is_error=bool(flags & IS_ERROR),
         is_retry=bool(flags & IS_RETRY),
         is_abandoned=bool(flags & IS_ABANDONED),
-        copy_of=row["copy_of"].hex() if row["copy_of"] else None,
-        summary=row["summary"],
-        payload_ref=(row["payload_start"], row["payload_bytes"]),
-        model=row["model"],
-        provider=row["provider"],
-        content_type=row["content_type"],
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
-        metadata=orjson.loads(row["metadata"]) if row["metadata"] else {},
+        copy_of=copy_of.hex() if copy_of else None,
+        payload_ref=(start, size),
+        metadata=orjson.loads(metadata) if metadata else {},
     )
 
 
@@ -137,12 +119,7 @@ def find_spawned(store: Store, session: Session) -> dict[str, list[Session]]:
     return found
 
 
-class _Place(NamedTuple):
-    """An event and its place in a transcript; its content is not read yet."""
-
-    session: Session
-    event: Event
-    depth: int
+_Place = tuple[Session, Event, int]  # an event, whose content is not read yet, and its depth
 
 
 def iter_transcript(
@@ -151,7 +128,7 @@ def iter_transcript(
     """All that happened in a session and in the sub-agents it spawned, or only the last events of it."""
     kinds = _family(kind)
     places = _iter_tree(store, session, 0, find_spawned(store, session), None if kind else last)
-    shown: Iterable[_Place] = (place for place in places if place.event.kind in kinds)
+    shown: Iterable[_Place] = (place for place in places if place[1].kind in kinds)
     return _with_payloads(store, deque(shown, maxlen=last) if last else shown)
 
 
@@ -165,7 +142,7 @@ def _iter_tree(
         for child in [child for child in waiting if _comes_before(child, event)]:
             waiting.remove(child)
             yield from _iter_tree(store, child, depth + 1, spawned, last)
-        yield _Place(session, event, depth)
+        yield session, event, depth
     for child in waiting:
         yield from _iter_tree(store, child, depth + 1, spawned, last)
 
@@ -178,16 +155,11 @@ def _is_over(child: Session, events: Sequence[Event]) -> bool:
 
 def _with_payloads(store: Store, places: Iterable[_Place]) -> Iterator[TranscriptItem]:
     """The events with their content, read a piece at a time."""
-    for _, of_session in groupby(places, key=lambda place: place.session.session_uid):
+    for _, of_session in groupby(places, key=lambda place: place[0].session_uid):
         while piece := list(islice(of_session, _READ_AT_ONCE)):
-            payloads = iter_payloads(store, piece[0].session, [place.event for place in piece])
-            for place, payload in zip(piece, payloads, strict=True):
-                yield TranscriptItem(place.session, place.event, payload, place.depth)
-
-
-def _items(store: Store, session: Session, events: Sequence[Event], depth: int = 0) -> Iterator[TranscriptItem]:
-    payloads = iter_payloads(store, session, events)
-    return (TranscriptItem(session, event, payload, depth) for event, payload in zip(events, payloads, strict=True))
+            payloads = iter_payloads(store, piece[0][0], [event for _, event, _ in piece])
+            for (session, event, depth), payload in zip(piece, payloads, strict=True):
+                yield TranscriptItem(session, event, payload, depth)
 
 
 def _comes_before(child: Session, event: Event) -> bool:
@@ -199,28 +171,27 @@ def _comes_before(child: Session, event: Event) -> bool:
 
 def read_window(store: Store, session: Session, at: str, count: int) -> list[TranscriptItem]:
     """The events around one of a session or its sub-agents; `at` is a seq, or either end of an event_uid."""
-    asked = find_event(store, session.session_uid, at)
-    owner = store.sessions.find(SessionFilter(uids=frozenset({asked.session_uid})))[0]
-    lane = [event for event in read_events(store, owner) if event.lane == asked.lane]
-    here = next(number for number, event in enumerate(lane) if event.event_uid == asked.event_uid)
+    owner_uid, event_uid = _find_event(store, session.session_uid, at)
+    owner = store.sessions.find(SessionFilter(uids=frozenset({owner_uid})))[0]
+    events = read_events(store, owner)
+    asked = next(event for event in events if event.event_uid == event_uid)
+    lane = [event for event in events if event.lane == asked.lane]
+    here = lane.index(asked)
     shown = lane[max(0, here - count) : here + count + 1]
     depth = int(owner.session_uid != session.session_uid)
-    items = _with_payloads(store, (_Place(owner, event, depth) for event in shown))
-    return [replace(item, is_asked_for=item.event.event_uid == asked.event_uid) for item in items]
+    items = _with_payloads(store, ((owner, event, depth) for event in shown))
+    return [replace(item, is_asked_for=item.event is asked) for item in items]
 
 
-@dataclass(frozen=True, slots=True)
-class EventPlace:
-    session_uid: str
-    event_uid: str
-    lane: str
-
-
-def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
-    """An event of a session by its seq, or of it or its sub-agents by the beginning or end of its event_uid."""
+def _find_event(store: Store, session_uid: str, at: str) -> tuple[str, str]:
+    """Return the session and uid of an event: by its seq, or of sub-agents too by the beginning or end of its uid."""
     header = store.sessions.named({session_uid})[session_uid]
     streams = store.events.streams(store.sessions.households({session_uid}))
-    events = _events_at(store, streams.values(), streams.get(header.key), at)
+    main = streams.get(header.key)
+    is_number = at.isascii() and at.isdecimal() and len(at) <= _MOST_OF_A_SEQ
+    events = store.events.numbered(main, int(at)) if is_number and main is not None else []
+    if not events and len(at) >= _LEAST_OF_A_UID:
+        events = store.events.named(streams.values(), at)
     if len(events) > 1:
         raise Ambiguous(f"{len(events)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
     if not events and header.evicted_ms is not None:
@@ -232,10 +203,4 @@ def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
     (event,) = events
     keys = {stream: key for key, stream in streams.items()}
     owner = store.sessions.of([keys[event.stream]])[keys[event.stream]]
-    return EventPlace(owner.session_uid, event.event_uid.hex(), event.lane)
-
-
-def _events_at(store: Store, streams: Collection[int], main: int | None, at: str) -> list[EventHeader]:
-    is_number = at.isascii() and at.isdecimal() and len(at) <= _MOST_OF_A_SEQ
-    numbered = store.events.numbered(main, int(at)) if is_number and main is not None else []
-    return numbered or (store.events.named(streams, at) if len(at) >= _LEAST_OF_A_UID else [])
+    return owner.session_uid, event.event_uid.hex()

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recollect.agents import adapters
 from recollect.kinds import SessionKey
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.store import EventFilter, Fulltext, Store, Term, Wanted, open_store
 from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
-from tests.builders import AGENT, Home, event, sweep
+from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.faults.rig import IS_SOAK, scratch
 from tests.store.rows import SESSION, batch, put
 
@@ -23,6 +24,16 @@ EVEN = (1.0,) * len(Columns._fields)
 WORDS = ("alpha", "Beta", "gamma_delta", "café", "naïve", "src/auth/login.ts", "--no-verify", "x", "404", "Straße")
 HAN = ("数据库", "连接", "连接池", "池", "登录失败", "エラー", "한국어", "漢")
 SEPARATORS = (" ", "\n", ", ", "/", "-", "_", ".", "→")
+
+
+@pytest.fixture(autouse=True)
+def scripted_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
 
 
 def found(store: Store, *terms: Term, columns: tuple[str, ...] | None = None) -> set[int]:
@@ -232,7 +243,7 @@ def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
         with store._cache.transaction() as connection:
             connection.execute("DELETE FROM events")
             connection.execute("DELETE FROM frames")
-        store.fulltext.purge()
+        store.fulltext.leave_no_byte()
         store.checkpoint()
 
     left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
