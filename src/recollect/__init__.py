@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 if TYPE_CHECKING:
-    from recollect.agentkit.runner import HomeSettings
+    from recollect.agentkit.optional import HomeSettings
     from recollect.api import (
         Archive,
         DigestPages,

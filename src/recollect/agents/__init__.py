@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # a search loads the profiles only
     from pathlib import Path
     from types import ModuleType
 
+    from recollect.agentkit.optional import Writeback
     from recollect.agentkit.profile import AgentProfile, PluginHost
     from recollect.agentkit.protocol import Adapter
-    from recollect.agentkit.writeback import Writeback
 
 _GROUP = "recollect.adapters"
 # Not by `pkgutil`, which loads `inspect`.
@@ -104,7 +104,7 @@ def find_plugin_host(agent: str) -> "PluginHost | None":
 
 
 def runner_of(agent: str) -> "ModuleType":
-    """The module that runs an agent (`agentkit/runner.py`); raises NotFound for one that cannot be run."""
+    """The module that runs an agent (`agentkit/optional.py`); raises NotFound for one that cannot be run."""
     runner = _find_module(agent, "runner")
     if runner is None:
         able = ", ".join(name for name in BUILT_IN if _find_module(name, "runner"))

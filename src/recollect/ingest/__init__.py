@@ -14,8 +14,15 @@ if TYPE_CHECKING:
         read_batches,
         without_secrets,
     )
-    from recollect.ingest.discover import Changes, Chosen, SourceNames, find_changes, find_sources
-    from recollect.ingest.freshness import Freshness, find_freshness
+    from recollect.ingest.discover import (
+        Changes,
+        Chosen,
+        Freshness,
+        SourceNames,
+        find_changes,
+        find_freshness,
+        find_sources,
+    )
     from recollect.ingest.gate import (
         Group,
         bytes_to_read,

@@ -1,4 +1,8 @@
-"""Which sources there are now, compared with what was read before."""
+"""Which sources there are now, compared with what was read before.
+
+`find_freshness` is a quick look before a question is answered: only at files that were written lately, and at folders.
+An agent hardly ever goes on with an old file, and a new file changes its folder. The next sweep finds the rest.
+"""
 
 import os
 import time
@@ -9,19 +13,28 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from recollect.agentkit.files import CONTAINER, FOLDER, Cursor, Source, resolve_root, unreadable_reason
+from recollect.agentkit.files import CONTAINER, FOLDER, Cursor, Source, resolve_root, signature_of, unreadable_reason
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.kinds import HISTORY_LANE
-from recollect.store import HIDDEN, KnownSource, SourceRow, Sources, Store, hidden_path, path_key
+from recollect.store import (
+    HIDDEN,
+    KnownSource,
+    SourceRow,
+    Sources,
+    Store,
+    SweepState,
+    hidden_path,
+    path_key,
+    read_sweep_state,
+)
 
 if TYPE_CHECKING:
     from recollect.agentkit.protocol import Adapter
     from recollect.ingest.builder import Task
     from recollect.redact import Redactor
-
 
 MakeRedactor = Callable[[], "Redactor"]
 Chosen = Collection[Source] | None  # the sources a sweep is limited to
@@ -251,8 +264,6 @@ class _Comparison:
         The container is known by its new signature before its units are read, and those that changed are known as
         unread: what a sweep that is killed leaves of them, the next one reads.
         """
-        from recollect.agentkit.database import signature_of  # only for agents with databases
-
         signature = signature_of(container.path, info)
         row = self._row(path, CONTAINER, signature)
         known = {name: unit.row for name, unit in self._known.items() if name.startswith(f"{path}#")}
@@ -392,7 +403,7 @@ def _is_as_read(source: Source, row: SourceRow) -> bool:
     """
     if source.unit is not None:
         return False
-    from recollect.agentkit.lines import LineReader  # only needed where there is something to read
+    from recollect.agentkit.log import LineReader  # only needed where there is something to read
 
     try:
         lines = LineReader(source, Cursor(row.offset, row.line, row.head, row.tail))
@@ -408,3 +419,79 @@ def _is_missing(path: str) -> bool:
     except OSError as error:
         return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
+
+
+RECENT_FILES = 500
+QUICK_BYTES = 8 * 1024 * 1024  # about what is read in a second, the start included
+QUICK_FILES = 200
+_LOGS = (".jsonl", ".jsonl.zst")
+
+
+class Freshness(NamedTuple):
+    """What changed since the last sweep, as far as a quick look shows."""
+
+    sweep: SweepState
+    files_changed: int = 0
+    bytes_changed: int = 0
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a sweep would take about a second."""
+        return self.bytes_changed <= QUICK_BYTES and self.files_changed <= QUICK_FILES
+
+
+def find_freshness(store: Store) -> Freshness:
+    """Compare recent files and all folders with what the last sweep saw. Opens no file."""
+    state = read_sweep_state(store.folder)
+    if state.began_ns is None:
+        return Freshness(state)
+    host, below = os.uname().nodename or "localhost", tuple(f"{root}/" for root in state.roots)
+    folders = _with_parents(store.sources.folders(host), below)
+    changed = dict(_new_files(folders, state.began_ns))
+    latest = (file for file in store.sources.latest(host, RECENT_FILES) if file[0].startswith(below))
+    changed |= _grown_files(latest, state.began_ns)
+    return Freshness(state, len(changed), sum(changed.values()))
+
+
+def _grown_files(latest: Iterable[tuple[str, int, int]], began_ns: int) -> Iterator[tuple[str, int]]:
+    """Recent files that were written since, each with how much is new."""
+    for path, size, mtime_ns in latest:
+        try:
+            info = os.lstat(path)
+        except OSError:
+            continue  # gone, which is no news to search in
+        if info.st_mtime_ns > began_ns and info.st_mtime_ns != mtime_ns:
+            yield path, max(info.st_size - size, 0)
+
+
+def _with_parents(folders: Iterable[str], roots: tuple[str, ...]) -> set[str]:
+    """Folders with logs and the two above each: a new project, day or month is a new folder in one of those."""
+    watched = set(roots)
+    for folder in folders:
+        for _ in range(3):
+            if folder in watched or not folder.startswith(roots):
+                break
+            watched.add(folder)
+            folder = folder[:-1].rpartition("/")[0] + "/"
+    return watched
+
+
+def _new_files(folders: Iterable[str], began_ns: int) -> Iterator[tuple[str, int]]:
+    """Logs written since in folders that changed since, each with its size."""
+    for folder in folders:
+        try:
+            if os.lstat(folder).st_mtime_ns > began_ns:
+                yield from _logs_since(folder, began_ns, depth=1)
+        except OSError:
+            continue  # gone or unreadable: the sweep reports it
+
+
+def _logs_since(folder: str, began_ns: int, depth: int) -> Iterator[tuple[str, int]]:
+    for entry in os.scandir(folder):
+        info = entry.stat(follow_symlinks=False)
+        if info.st_mtime_ns <= began_ns:
+            continue
+        if entry.name.endswith(_LOGS):
+            yield entry.path, info.st_size
+        elif depth and entry.is_dir(follow_symlinks=False):
+            yield from _logs_since(entry.path, began_ns, depth - 1)

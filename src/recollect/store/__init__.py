@@ -84,7 +84,6 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.room import give_up_spare
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
-    from recollect.store.tables.annotations import Annotation, AnnotationTable
     from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digest_rows import DigestRow, DigestRows, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
@@ -134,14 +133,22 @@ if TYPE_CHECKING:
     )
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates
     from recollect.store.tables.lasting import Lasting, redact_rows
-    from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
-    from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
+    from recollect.store.tables.session_rows import Annotation, AnnotationTable, Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sources import KnownSource, Sources, path_key
-    from recollect.store.tables.steps import Response, Step, Steps, StoredSession
+    from recollect.store.tables.steps import (
+        Candidate,
+        Lineage,
+        Request,
+        Response,
+        SharedResponse,
+        Step,
+        Steps,
+        StoredSession,
+    )
     from recollect.store.tables.streams import HALF_BYTES, Ancestry, NamedValues, Streams, by_root
     from recollect.store.tables.texts import Redaction, Texts, UnreadLine
     from recollect.store.tables.tombstones import (

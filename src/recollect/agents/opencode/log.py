@@ -15,9 +15,8 @@ import apsw
 import orjson
 
 from recollect import kinds
-from recollect.agentkit.database import read_database
-from recollect.agentkit.files import open_beneath
-from recollect.agentkit.lines import KEPT_BAD_BYTES
+from recollect.agentkit.files import open_beneath, read_database
+from recollect.agentkit.log import KEPT_BAD_BYTES
 from recollect.agentkit.protocol import (
     BadLine,
     Checkpoint,
