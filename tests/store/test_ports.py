@@ -301,7 +301,7 @@ def test_all_needs_must_be_met_and_nothing_that_is_excluded(store: StoreReads) -
 def test_a_filter_of_events_holds_with_words_and_without(
     store: StoreReads, chosen: EventFilter, expected: set[SessionKey]
 ) -> None:
-    assert _sessions(store, store.words.streams_of(chosen)) == expected
+    assert _sessions(store, store.words.sessions_with(None, chosen)) == expected
     assert _sessions(store, {hit.stream for hit in store.words.newest(chosen, 50)}) == expected
     assert _sessions(store, {hit.stream for hit in store.words.latest(chosen, 1)}) == expected
     assert _sessions(store, store.words.sessions_with(_words("lock"), chosen)) <= expected
@@ -310,8 +310,8 @@ def test_a_filter_of_events_holds_with_words_and_without(
 def test_a_filter_of_sessions_takes_and_leaves_them_by_their_numbers(store: StoreReads) -> None:
     talk = _stream(store, TALK)
 
-    assert store.words.streams_of(EventFilter(streams=(talk,))) == {talk}
-    assert talk not in store.words.streams_of(EventFilter(excluded_streams=(talk,)))
+    assert store.words.sessions_with(None, EventFilter(streams=(talk,))) == {talk}
+    assert talk not in store.words.sessions_with(None, EventFilter(excluded_streams=(talk,)))
 
 
 def test_a_question_without_words_has_no_expression(store: StoreReads) -> None:

@@ -15,11 +15,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader, FileIO
 from os import fdopen
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import orjson
@@ -170,8 +169,7 @@ def fingerprint(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=FINGERPRINT_CHARS // 2).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Salvaged:
+class Salvaged(NamedTuple):
     """What could be read of a line. `bad` is what was wrong with the rest; `is_lossy` means that U+FFFD replaces
     characters that are no Unicode."""
 
@@ -426,7 +424,11 @@ class Log:
         # Salvaging takes time, and lines that hold nothing come by the million.
         is_hopeless = (b'"' not in raw or len(raw) < LEAST_RECORD_BYTES) and b"\x00" not in raw
         if is_hopeless:
-            return [BadLine(number, offset, _fault_of(raw), raw[:KEPT_BAD_BYTES])]
+            try:
+                fault = "not a record" if isinstance(orjson.loads(raw), dict) else "not an object"
+            except orjson.JSONDecodeError:
+                fault = "not JSON"
+            return [BadLine(number, offset, fault, raw[:KEPT_BAD_BYTES])]
         salvaged = salvage(raw)
         reason = salvaged.bad
         records: list[Record] = []
@@ -440,14 +442,6 @@ class Log:
         if reason:
             records.append(BadLine(number, offset, reason, raw[:KEPT_BAD_BYTES]))
         return records
-
-
-def _fault_of(raw: bytes) -> str:
-    """What is wrong with a short line that holds no record."""
-    try:
-        return "not a record" if isinstance(orjson.loads(raw), dict) else "not an object"
-    except orjson.JSONDecodeError:
-        return "not JSON"
 
 
 def _explain(value: Any, error: Exception) -> str:

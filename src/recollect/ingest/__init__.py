@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     )
     from recollect.ingest.gate import (
         Group,
-        bytes_to_read,
         exclude_of,
         held_although_excluded,
         lift_unlisted,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         unlisted,
         unusable_rules,
     )
+    from recollect.ingest.pool import bytes_to_read
     from recollect.ingest.rescue import drop_copies, save_copy, take_copies
 else:
     __getattr__ = lazy_names(__name__, __file__)

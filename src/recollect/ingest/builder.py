@@ -226,20 +226,17 @@ class _Builder:
     def _add_event(self, event: EventRecord) -> None:
         stream = self._streams.get(event.native_session_id)
         if stream is None:
+            root = SessionKey(self._agent, event.native_session_id).root
+            if root not in self._learned:
+                self._learned[root] = self._redactor.learned(root)
             stream = self._streams[event.native_session_id] = _Stream(
                 self._agent,
                 event.native_session_id,
                 self._reader,
                 self._redactor,
-                self._learned_of(event.native_session_id),
+                self._learned[root],
             )
         stream.add(event)
-
-    def _learned_of(self, native_id: str) -> Learned:
-        root = SessionKey(self._agent, native_id).root
-        if root not in self._learned:
-            self._learned[root] = self._redactor.learned(root)
-        return self._learned[root]
 
     def _add_usage(self, usage: Usage) -> None:
         self._usage.setdefault(usage.native_session_id, []).append(list(_usage_row(usage)))

@@ -197,22 +197,19 @@ class _Comparison:
         except OSError as error:
             self._fail(root, root, unreadable_reason(error))
             return
-        if resolved not in self._walked:
-            self._walked.add(resolved)
-            self._walk(resolved)
-
-    def _walk(self, root: Path) -> None:
-        """A file that is new may be a known one that was moved: those come last."""
+        if resolved in self._walked:
+            return
+        self._walked.add(resolved)
         before_walk = len(self._seen)
-        new = self._compare_known(self._files(self._discovered(root)))
-        missing = self._missing(root)
+        new = self._compare_known(self._files(self._discovered(resolved)))
+        missing = self._missing(resolved)  # a file that is new may be a known one that was moved
         for path, source, signature in new:
             self._compare_new(path, source, signature, missing)
         self._changes.sources += len(self._seen) - before_walk
         if len(self._seen) > before_walk:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
             gone = (source for source in missing.values() if source.gone_ms is None)
             self._changes.gone += [source.id for source in gone if _is_missing(source.row.path)]
-        self._changes.readable += self._readable(root)
+        self._changes.readable += self._readable(resolved)
 
     def look_at(self, sources: Iterable[Source]) -> None:
         """Compare just these files."""

@@ -176,7 +176,7 @@ class Live:
     def media(self, session: str) -> list[Media]:
         """The files attached to a session, and what became of each; `media_roots` are searched for moved ones."""
         row = self._appender.get(session)
-        payloads = self._store.payloads.iter(SessionKey(row.agent, row.native_id), self._store.live.media(row))
+        payloads = self._store.payloads.iter(SessionKey(row.agent, row.native_id), self._store.live.places(row))
         references = [item for payload in payloads for item in orjson.loads(payload)["media"]]
         return find_states(references, self._media_roots)
 

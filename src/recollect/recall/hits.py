@@ -130,7 +130,8 @@ class Hits:
 
     def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]
-        before, after = self._store.events.around(header, self._context)
+        before = self._store.events.near(header, count=self._context, is_before=True)[::-1]
+        after = self._store.events.near(header, count=self._context)
         text, lowered, span = self._texts[event.id], self._texts.folded(event.id), self._spans.get(event.id)
         words = (lowered[slice(*span)],) if span else _words(lowered, patterns)
         return Match(

@@ -57,13 +57,12 @@ def assign_groups(store: Store) -> int:
     for member in members:
         uid, root = member.session_uid, member.root_session_uid
         above[uid] = root if root != uid else member.base_session_uid
-    changes = []
+    changes = {}
     for member in members:
         group = own[_origin(member.session_uid, above)]
         if group != member.group:
-            changes.append((group, member.session))
-    if changes:
-        store.groups.set_groups(changes)
+            changes[member.session] = (group,)
+    store.session_rows.set(("group",), changes)
     return len(changes)
 
 

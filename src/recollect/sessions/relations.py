@@ -285,19 +285,23 @@ def _mark_usage(store: Store, relations: Relations, first_own_ms: Callable[[Sess
     holders: dict[str, list[SharedResponse]] = defaultdict(list)
     for response in store.lineage.shared_responses(relations.family(store.streams.dirty())):
         holders[response.usage_id].append(response)
-    marks: list[tuple[bool, SessionKey, str]] = []
+    marks: list[tuple[tuple[int, ...], SessionKey, str]] = []
     figures: list[tuple[tuple[int, ...], SessionKey, str]] = []
     for group in (group for held in holders.values() for group in _connected(held, relations)):
         owner = _owner(group, relations, first_own_ms, lambda response: response.key.native_id)
         # A source that is read later may turn a relation round, so marks are taken back as well as set.
-        marks += [(held is not owner, held.key, held.usage_id) for held in group if (held is not owner) != held.is_copy]
+        marks += [
+            ((int(held is not owner),), held.key, held.usage_id)
+            for held in group
+            if (held is not owner) != held.is_copy
+        ]
         largest = tuple(map(max, zip(*(held.figures for held in group), strict=True)))
         if owner.figures != largest:
             figures.append((largest, owner.key, owner.usage_id))
     if marks:
-        store.lineage.set_usage_copies(marks)
+        store.lineage.set_usage(marks, ("is_copy",))
     if figures:
-        store.lineage.set_figures(figures)
+        store.lineage.set_usage(figures)
 
 
 def _connected(held: list[SharedResponse], relations: Relations) -> Iterator[list[SharedResponse]]:

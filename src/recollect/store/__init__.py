@@ -24,7 +24,6 @@ from recollect.store.tables.sessions import Sessions
 from recollect.store.tables.table import CACHE, MEMORY
 
 # The records and functions that cross the door load on first use: a search needs hardly any of them.
-_load = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     )
     from recollect.store.check import MARK_NAME, Check, forget_marks, read_marks, write_marks
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
-    from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
-    from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
+    from recollect.store.ledger import LEDGER_NAME, Ledger
+    from recollect.store.payloads.packs import iter_frames, unpack_entry
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
     from recollect.store.payloads.writer import (
         Description,
@@ -126,7 +125,6 @@ if TYPE_CHECKING:
         LAST_CHANGE,
         MAIN_GROUP,
         BookmarkRow,
-        Change,
         GroupRow,
         GroupTable,
         Pointer,
@@ -136,7 +134,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
-    from recollect.store.tables.session_rows import Annotation, AnnotationTable, Place, SessionRow, SessionRows
+    from recollect.store.tables.session_rows import AnnotationTable, Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import (
@@ -164,7 +162,7 @@ if TYPE_CHECKING:
 
 
 else:
-    __getattr__ = _load
+    __getattr__ = lazy_names(__name__, __file__)
 
 CACHE_NAME = CACHE
 MEMORY_NAME = MEMORY
@@ -263,10 +261,6 @@ class Store:
                 f"Not available inside group `{self.group}`", "run it outside the group, without RECOLLECT_GROUP"
             )
 
-    def scoped(self, group: str) -> "Store":
-        """Return the same store as one group sees it, with connections of its own; it can only be read."""
-        return Store(self._folder, read_only=True, group=group)
-
     @property
     def _writer(self) -> "Callable[[], tuple[Database, Ledger]]":
         """Return what writes a group's own records; a group's store opens it when there is something to write."""
@@ -274,16 +268,12 @@ class Store:
 
     @cached_property
     def _own_writer(self) -> "tuple[Database, Ledger]":
-        from recollect.store.ledger import Ledger  # not needed to look something up
-
-        return Database(self._folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=False), Ledger(self._folder)
+        database = Database(self._folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=False)
+        return database, door.Ledger(self._folder)
 
     @cached_property
     def ledger(self) -> "Ledger":
-        from recollect.store.ledger import Ledger  # not needed to look something up
-
-        self.refuse_in_group()
-        return Ledger(self.folder, read_only=self.read_only)
+        return door.Ledger(self.folder, read_only=self.read_only)
 
     @property
     def databases(self) -> tuple[Database, Database]:
@@ -337,7 +327,7 @@ class Store:
             database.checkpoint()
         if marks:
             self.keep_copy()
-            _load("write_marks")(self.folder, marks)
+            door.write_marks(self.folder, marks)
 
     def accept_as_is(self) -> None:
         """Accept the current state and clear its alarms."""
@@ -365,17 +355,23 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
     _refuse_writable_by_others(folder)
     if (folder / "replacement").exists():
-        from recollect.store.replacement import finish_replacing  # only after a restore that was killed
-
-        finish_replacing(folder)
+        door.finish_replacing(folder)
     if not (folder / MEMORY_NAME).exists() and not create:
-        _refuse_incomplete(folder)
+        # A store without its main file is not taken for an empty one.
+        left = [name for name in (CACHE_NAME, door.LEDGER_NAME, "high-water.json") if (folder / name).exists()]
+        if left:
+            what = f"{MEMORY_NAME} is missing beside {', '.join(left)}"
+            raise StoreDamaged(f"{what}: {folder}", "`recollect doctor --repair` rebuilds it")
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
+    has_packs = next((folder / "packs").glob("*/*.pack"), None) is not None
+    has_lost_cache = has_packs and not (folder / CACHE_NAME).exists()
     if create:
         _make_private_folder(folder)
-        _recover_lost_cache(folder)
+        if has_lost_cache:  # packs are read into a new one before anything is appended to them
+            with door.sweep_lock(folder):
+                door.rebuild_cache(folder, lambda path: None, lambda done, total: None)
         return Store(folder)
-    if _has_lost_cache(folder):
+    if has_lost_cache:
         raise StoreDamaged(
             f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` rebuilds it from them"
         )
@@ -395,31 +391,6 @@ def open_database(path: Path) -> Database:
     return Database(path, steps, "FULL", read_only=True)
 
 
-def _has_lost_cache(folder: Path) -> bool:
-    return not (folder / CACHE_NAME).exists() and next((folder / "packs").glob("*/*.pack"), None) is not None
-
-
-def _recover_lost_cache(folder: Path) -> None:
-    """Packs without the database that knows them are read into a new one before anything is appended to them."""
-    if _has_lost_cache(folder):
-        from recollect.store.replacement import rebuild_cache  # as good as never needed
-        from recollect.store.sqlite.locks import sweep_lock
-
-        with sweep_lock(folder):
-            rebuild_cache(folder, lambda path: None, lambda done, total: None)
-
-
-def _refuse_incomplete(folder: Path) -> None:
-    """Refuse to take a store without its main file for an empty one."""
-    from recollect.store.ledger import LEDGER_NAME  # only a damaged store needs it
-
-    left = [name for name in (CACHE_NAME, LEDGER_NAME, "high-water.json") if (folder / name).exists()]
-    if left:
-        raise StoreDamaged(
-            f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` rebuilds it"
-        )
-
-
 def open_for_reading(folder: Path, group: str | None = None) -> Store:
     """Open the store to read it, with connections of its own: waits for no writer. Raises NotFound if there is none.
 
@@ -435,8 +406,7 @@ def open_for_reading(folder: Path, group: str | None = None) -> Store:
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
     _refuse_writable_by_others(folder)
     if (folder / "replacement").exists():
-        store = open_store(folder)  # which finishes an interrupted restore
-        return store if group is None else store.scoped(group)
+        open_store(folder).close()  # which finishes an interrupted restore
     store = Store(folder, read_only=True, group=group)
     if store.is_outdated():
         store.close()

@@ -362,11 +362,25 @@ def _replace(
     connection.executemany(
         f"INSERT INTO digests ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         f" ON CONFLICT (id) DO UPDATE SET {updates}",
-        [(number, *_values(row, at_ms)) for number, row in numbered],
+        [
+            (number, *row[:11], row.digest and row.digest.decode(), row.digest and hash_of(row.digest), at_ms)
+            for number, row in numbered
+        ],
     )
     connection.executemany(
         "INSERT INTO signals (digest, is_sealed, signal, ts_ms, detail, count, evidence) VALUES (?, 0, ?, ?, ?, ?, ?)",
-        [(number, *_signal_values(signal)) for number, row in numbered for signal in row.signals],
+        [
+            (
+                number,
+                one.signal,
+                None if one.ts is None else as_ms(one.ts),
+                one.detail,
+                one.count,
+                orjson.dumps(one.evidence).decode(),
+            )
+            for number, row in numbered
+            for one in row.signals
+        ],
     )
     put_activity(connection, [(number, row.activity, row.tools, row.commands) for number, row in numbered])
     put_exchanges(connection, [(number, row.exchanges) for number, row in numbered])
@@ -377,13 +391,3 @@ def _replace(
         [(number, row.text) for number, row in numbered if row.digest is not None],
     )
     put_fact_words(connection, [number for number, _ in numbered])
-
-
-def _values(row: DigestRow, at_ms: int) -> tuple[Any, ...]:
-    digest = None if row.digest is None else row.digest.decode()
-    return *row[:11], digest, None if row.digest is None else hash_of(row.digest), at_ms
-
-
-def _signal_values(signal: "Signal") -> tuple[Any, ...]:
-    ts_ms = None if signal.ts is None else as_ms(signal.ts)
-    return signal.signal, ts_ms, signal.detail, signal.count, orjson.dumps(signal.evidence).decode()

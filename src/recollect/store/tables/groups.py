@@ -1,6 +1,6 @@
 """Groups (workspaces kept apart), the session each of them is at, and the bookmarks of those it put aside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import apsw
@@ -101,18 +101,6 @@ class BookmarkRow(NamedTuple):
     archived_ms: int
 
 
-class Change(NamedTuple):
-    """What becomes of a group's pointer and bookmarks, in one transaction: this is kept, restored, and pointed at.
-
-    `answer` goes with the request it answers, so that both are there or neither is.
-    """
-
-    bookmark: BookmarkRow | None = None
-    restored: BookmarkRow | None = None
-    pointer: Pointer | None = None
-    answer: tuple[str, str] | None = None
-
-
 class GroupTable:
     """The groups of a store; `only` is the one that may be written by a store opened for that group."""
 
@@ -171,22 +159,36 @@ class GroupTable:
         )
         return [BookmarkRow(row[0], row[1], SessionKey(row[2], row[3]), *row[4:]) for row in rows]
 
-    def change(self, group: str, change: Change) -> None:
-        """Keep and remove bookmarks and move the pointer, all at once; without a pointer, drop it."""
+    def change(
+        self,
+        group: str,
+        bookmark: BookmarkRow | None = None,
+        *,
+        restored: BookmarkRow | None = None,
+        pointer: Pointer | None = None,
+        answer: tuple[str, str] | None = None,
+    ) -> None:
+        """Keep a bookmark, remove a restored one and move the pointer, all at once; without a pointer, drop it.
+
+        `answer` goes with the request it answers, so that both are there or neither is.
+        """
         database, ledger = self._writing(group)
-        if change.bookmark is not None:
-            ledger.append(BOOKMARK, _bookmark_data(change.bookmark))
+        if bookmark is not None:
+            ledger.append(BOOKMARK, _bookmark_data(bookmark))
         with database.transaction() as connection:
-            if change.bookmark is not None:
-                connection.execute(_INSERT_BOOKMARK, _bookmark_values(change.bookmark))
-            if change.restored is not None:
-                connection.execute("DELETE FROM session_history WHERE id = ?", (change.restored.id,))
+            if bookmark is not None:
+                connection.execute(_INSERT_BOOKMARK, _bookmark_values(bookmark))
+            if restored is not None:
+                connection.execute("DELETE FROM session_history WHERE id = ?", (restored.id,))
             connection.execute("DELETE FROM pointers WHERE group_name = ?", (group,))
-            if change.pointer is not None:
-                _point(connection, group, change.pointer)
-            _answer(connection, group, change.answer)
-        if change.restored is not None:
-            gone = _bookmark_data(change.restored)
+            if pointer is not None:
+                _point(connection, group, pointer)
+            if answer is not None:
+                connection.execute(
+                    "INSERT OR REPLACE INTO group_requests VALUES (?, ?, ?, ?)", (group, *answer, now_ms())
+                )
+        if restored is not None:
+            gone = _bookmark_data(restored)
             ledger.rewrite(lambda record: record.kind != BOOKMARK or record.data != gone)
 
     def answer(self, group: str, request: str) -> str | None:
@@ -206,14 +208,6 @@ class GroupTable:
         condition = "WHERE answer <> ?1 AND at_ms < coalesce(?2, at_ms + 1)"
         if self._database.value(f"SELECT 1 FROM group_requests {condition}", (_EXPIRED, before_ms)):
             self._writer()[0].write(f"UPDATE group_requests SET answer = ?1 {condition}", (_EXPIRED, before_ms))
-
-    def set_groups(self, groups: Sequence[tuple[str, SessionKey]]) -> None:
-        """Say which group sessions belong to."""
-        database, _ = self._writing(MAIN_GROUP, changes_groups=True)
-        database.write_all(
-            'UPDATE sessions SET "group" = ? WHERE agent = ? AND native_session_id = ?',
-            [(group, *session) for group, session in groups],
-        )
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """Groups and bookmarks as lines of the ledger."""
@@ -250,11 +244,6 @@ def _point(connection: apsw.Connection, group: str, pointer: Pointer) -> None:
         " VALUES (?, ?, ?, ?, ?)",
         (group, *pointer.session, pointer.last_uuid, pointer.updated_ms),
     )
-
-
-def _answer(connection: apsw.Connection, group: str, answer: tuple[str, str] | None) -> None:
-    if answer is not None:
-        connection.execute("INSERT OR REPLACE INTO group_requests VALUES (?, ?, ?, ?)", (group, *answer, now_ms()))
 
 
 def _group_data(group: GroupRow) -> dict[str, Any]:

@@ -203,12 +203,12 @@ class LiveSessions:
     def _append(
         self, connection: apsw.Connection, row: LiveRow | None, batch: Batch, changes: Mapping[str, Any]
     ) -> Written:
-        taken = self._intake.put_into(connection, [batch], Sources.save_unread)
+        written = self._intake.put_into(connection, [batch], Sources.save_unread)
         if row is not None:
             usage = [values for part in batch.streams for values in part.facts.usage]
-            _count(connection, row, taken.rows, usage, changes)
-        self._fulltext.add(connection, taken.fresh)
-        return taken.written
+            _count(connection, row, written.rows, usage, changes)
+        self._fulltext.add(connection, written.fresh)
+        return written
 
     def show(self, rows: Sequence[LiveRow]) -> list[LiveRow]:
         """Note in lasting rows when sessions were last active and how much was said; return those without one.
@@ -289,18 +289,11 @@ class LiveSessions:
         )
         return [MessageRow(*values) for values in reversed(rows)]
 
-    def appended(self, row: LiveRow, reader: int) -> list[tuple[int, int]]:
-        """Return where the payloads of what a live host appended are, in the order it was appended in."""
-        return self._places(row, "reader = ?3", reader)
-
-    def media(self, row: LiveRow) -> list[tuple[int, int]]:
-        """Return where the payloads of a session's references to files are."""
-        return self._places(row, "content_type = ?3", MEDIA)
-
-    def _places(self, row: LiveRow, condition: str, value: int | str) -> list[tuple[int, int]]:
-        order = "ORDER BY payload_start"
-        sql = f"SELECT payload_start, payload_bytes FROM events WHERE {_OF_SESSION} AND {condition} {order}"
-        return self._cache.rows(sql, (row.agent, row.native_id, value))
+    def places(self, row: LiveRow, reader: int | None = None) -> list[tuple[int, int]]:
+        """Return where the payloads are of what a live host appended, in that order; else of references to files."""
+        sql = f"SELECT payload_start, payload_bytes FROM events WHERE {_OF_SESSION} AND"
+        sql += f" iif(?3 IS NULL, content_type = '{MEDIA}', reader = ?3) ORDER BY payload_start"
+        return self._cache.rows(sql, (row.agent, row.native_id, reader))
 
     def close(self) -> None:
         """Let sweeps write at their own pace again."""

@@ -333,8 +333,6 @@ class Request(NamedTuple):
 _BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
 _CONTENT = f"coalesce(base_kind, kind), {CONTENT.format('')}"
 _CANDIDATE = f"s.agent, s.native_id, copy_key, event_uid, e.native_id, position, ts_ms, {_CONTENT}, copy_of"
-_STREAM_OF = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-_SET_DIRTY = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
 
 
 class Lineage:
@@ -463,24 +461,19 @@ class Lineage:
             for agent, native_id, usage_id, ts_ms, is_copy, *figures in rows
         ]
 
-    def set_figures(self, figures: Sequence[tuple[tuple[int, ...], SessionKey, str]]) -> None:
-        """Give responses the figures that are complete only in a copy; their sessions become dirty."""
-        values = ", ".join(f"{name} = ?" for name in FIGURES)
+    def set_usage(
+        self, values: Sequence[tuple[tuple[int, ...], SessionKey, str]], columns: Sequence[str] = FIGURES
+    ) -> None:
+        """Mark responses as copies or not, or give them figures that only a copy has; their sessions become dirty."""
+        sets = ", ".join(f"{name} = ?" for name in columns)
+        stream = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
+        set_dirty = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
         with self._database.transaction() as connection:
             connection.executemany(
-                f"UPDATE usage SET {values} WHERE stream = {_STREAM_OF} AND usage_id = ?",
-                [(*most, *key, usage_id) for most, key, usage_id in figures],
+                f"UPDATE usage SET {sets} WHERE stream = {stream} AND usage_id = ?",
+                [(*figures, *key, usage_id) for figures, key, usage_id in values],
             )
-            connection.executemany(_SET_DIRTY, {key for _, key, _ in figures})
-
-    def set_usage_copies(self, marks: Sequence[tuple[bool, SessionKey, str]]) -> None:
-        """Mark responses as copies, or take the mark back; their sessions become dirty."""
-        with self._database.transaction() as connection:
-            connection.executemany(
-                f"UPDATE usage SET is_copy = ? WHERE stream = {_STREAM_OF} AND usage_id = ?",
-                [(is_copy, *key, usage_id) for is_copy, key, usage_id in marks],
-            )
-            connection.executemany(_SET_DIRTY, {key for _, key, _ in marks})
+            connection.executemany(set_dirty, {key for _, key, _ in values})
 
     def stand_ins(self) -> dict[int, tuple[str, str]]:
         """Events that only stood in for what is held itself by now, each with its session.
