@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from recollect.agents import adapters
 from recollect.api import open_memory
 from recollect.cli.entry import main
-from recollect.ingest import discover
+from recollect.ingest import freshness
 from recollect.store import sweep_lock
 from tests.builders import AGENT, Home, ScriptedAdapter, event
 
@@ -54,7 +54,7 @@ def test_a_store_that_is_up_to_date_is_not_swept(home: Home, monkeypatch: pytest
 
 
 def test_much_to_read_is_only_mentioned(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discover, "QUICK_BYTES", 10)
+    monkeypatch.setattr(freshness, "QUICK_BYTES", 10)
     home.append("project/one", event("s1", 2, text="zebra crossing"))
 
     result = run("search", "zebra")

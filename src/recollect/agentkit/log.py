@@ -54,7 +54,12 @@ class LineReader:
     def __init__(self, source: Source, cursor: Cursor | None) -> None:
         self._fd = open_beneath(source.root, source.path)
         file = BufferedReader(FileIO(self._fd), BUFFER_BYTES)
-        cursor = cursor if cursor is not None and self._continues(cursor) else Cursor()
+        continues = (
+            cursor is not None
+            and os.fstat(self._fd).st_size >= cursor.offset
+            and (self._head(cursor.offset), self._tail(cursor.offset)) == (cursor.head, cursor.tail)
+        )
+        cursor = cursor if cursor is not None and continues else Cursor()
         file.seek(cursor.offset)
         self._begin(file, cursor)
         # A last line without its end was read as it was: the end that comes later is no new line.
@@ -74,13 +79,6 @@ class LineReader:
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self._file.close()
-
-    def _continues(self, cursor: Cursor) -> bool:
-        return (
-            os.fstat(self._fd).st_size >= cursor.offset
-            and self._head(cursor.offset) == cursor.head
-            and self._tail(cursor.offset) == cursor.tail
-        )
 
     def _head(self, offset: int) -> str:
         return fingerprint(os.pread(self._fd, min(FINGERPRINT_BYTES, offset), 0))

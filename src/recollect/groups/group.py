@@ -280,7 +280,7 @@ class GroupSessions:
 
     def delete(self) -> None:
         """Have no active session; nothing of the session itself changes."""
-        self._store.groups.drop_pointer(self.group)
+        self._store.groups.change(self.group)
 
     def archive(self, name: str) -> Bookmark:
         """Bookmark the active session, which stays active. Raises NotFound if there is none."""

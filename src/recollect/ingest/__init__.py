@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from recollect.ingest.discover import (
         Changes,
         Chosen,
-        Freshness,
         SourceNames,
         find_changes,
-        find_freshness,
         find_sources,
     )
+    from recollect.ingest.freshness import Freshness, find_freshness
     from recollect.ingest.gate import (
         Group,
         exclude_of,

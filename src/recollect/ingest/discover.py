@@ -1,8 +1,4 @@
-"""Which sources there are now, compared with what was read before.
-
-`find_freshness` is a quick look before a question is answered: only at files that were written lately, and at folders.
-An agent hardly ever goes on with an old file, and a new file changes its folder. The next sweep finds the rest.
-"""
+"""Which sources there are now, compared with what was read before."""
 
 import os
 import time
@@ -13,7 +9,7 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from recollect.agentkit.files import CONTAINER, FOLDER, Cursor, Source, resolve_root, signature_of, unreadable_reason
 from recollect.agents import get_adapter
@@ -25,10 +21,8 @@ from recollect.store import (
     SourceRow,
     Sources,
     Store,
-    SweepState,
     hidden_path,
     path_key,
-    read_sweep_state,
 )
 
 if TYPE_CHECKING:
@@ -253,7 +247,7 @@ class _Comparison:
             if source.holds_units:
                 yield from self._units(path, source, info)
             else:
-                yield path, source, _signature(info)
+                yield path, source, (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
 
     def _units(self, path: str, container: Source, info: os.stat_result) -> Iterator[_File]:
         """The units of a container that changed; those of another one count as seen.
@@ -375,10 +369,6 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _signature(info: os.stat_result) -> _Signature:
-    return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
-
-
 def _is_as_before(before: KnownSource | None, source: Source, signature: _Signature) -> bool:
     """Whether nothing suggests that a source changed. A unit has the times of its container, and a stamp of its own."""
     if before is None:
@@ -416,79 +406,3 @@ def _is_missing(path: str) -> bool:
     except OSError as error:
         return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
-
-
-RECENT_FILES = 500
-QUICK_BYTES = 8 * 1024 * 1024  # about what is read in a second, the start included
-QUICK_FILES = 200
-_LOGS = (".jsonl", ".jsonl.zst")
-
-
-class Freshness(NamedTuple):
-    """What changed since the last sweep, as far as a quick look shows."""
-
-    sweep: SweepState
-    files_changed: int = 0
-    bytes_changed: int = 0
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether a sweep would take about a second."""
-        return self.bytes_changed <= QUICK_BYTES and self.files_changed <= QUICK_FILES
-
-
-def find_freshness(store: Store) -> Freshness:
-    """Compare recent files and all folders with what the last sweep saw. Opens no file."""
-    state = read_sweep_state(store.folder)
-    if state.began_ns is None:
-        return Freshness(state)
-    host, below = os.uname().nodename or "localhost", tuple(f"{root}/" for root in state.roots)
-    folders = _with_parents(store.sources.folders(host), below)
-    changed = dict(_new_files(folders, state.began_ns))
-    latest = (file for file in store.sources.latest(host, RECENT_FILES) if file[0].startswith(below))
-    changed |= _grown_files(latest, state.began_ns)
-    return Freshness(state, len(changed), sum(changed.values()))
-
-
-def _grown_files(latest: Iterable[tuple[str, int, int]], began_ns: int) -> Iterator[tuple[str, int]]:
-    """Recent files that were written since, each with how much is new."""
-    for path, size, mtime_ns in latest:
-        try:
-            info = os.lstat(path)
-        except OSError:
-            continue  # gone, which is no news to search in
-        if info.st_mtime_ns > began_ns and info.st_mtime_ns != mtime_ns:
-            yield path, max(info.st_size - size, 0)
-
-
-def _with_parents(folders: Iterable[str], roots: tuple[str, ...]) -> set[str]:
-    """Folders with logs and the two above each: a new project, day or month is a new folder in one of those."""
-    watched = set(roots)
-    for folder in folders:
-        for _ in range(3):
-            if folder in watched or not folder.startswith(roots):
-                break
-            watched.add(folder)
-            folder = folder[:-1].rpartition("/")[0] + "/"
-    return watched
-
-
-def _new_files(folders: Iterable[str], began_ns: int) -> Iterator[tuple[str, int]]:
-    """Logs written since in folders that changed since, each with its size."""
-    for folder in folders:
-        try:
-            if os.lstat(folder).st_mtime_ns > began_ns:
-                yield from _logs_since(folder, began_ns, depth=1)
-        except OSError:
-            continue  # gone or unreadable: the sweep reports it
-
-
-def _logs_since(folder: str, began_ns: int, depth: int) -> Iterator[tuple[str, int]]:
-    for entry in os.scandir(folder):
-        info = entry.stat(follow_symlinks=False)
-        if info.st_mtime_ns <= began_ns:
-            continue
-        if entry.name.endswith(_LOGS):
-            yield entry.path, info.st_size
-        elif depth and entry.is_dir(follow_symlinks=False):
-            yield from _logs_since(entry.path, began_ns, depth - 1)

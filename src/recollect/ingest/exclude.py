@@ -65,7 +65,8 @@ class GlobText:
 
     def _after_part(self, part: str, offsets: int) -> int:
         if part == "*":
-            return self._to_end_of_name(offsets)
+            # Up to the next slash: adding carries each bit along its name.
+            return offsets | (((offsets & self._in_names) + self._in_names) ^ self._in_names) & self._all
         if part == "**":
             return self._to_end(offsets)
         if part == "**/":
@@ -85,10 +86,6 @@ class GlobText:
     def _to_end(self, offsets: int) -> int:
         """Every offset from the first one on."""
         return self._all & -(offsets & -offsets)
-
-    def _to_end_of_name(self, offsets: int) -> int:
-        """The offsets, and those that follow up to the next slash: adding carries each bit along its name."""
-        return offsets | (((offsets & self._in_names) + self._in_names) ^ self._in_names) & self._all
 
     def _of_set(self, members: str) -> int:
         """The offsets of characters that `a-z` or `!a-z` includes."""
@@ -257,7 +254,10 @@ class Exclude:
         """The rule that excludes sessions of this folder and repository, or None."""
         is_absolute = cwd is not None and _from_root(cwd).startswith("/") and "\0" not in cwd
         rule = self._folder_rule(cwd) if cwd is not None and is_absolute else None
-        rule = rule or (self._repo_rule(cwd, git_root, git_remote) if self._repo_patterns else None)
+        if rule is None and self._repo_patterns:
+            remote = git_remote or self._remote_on_disk(cwd)
+            rule = self._rule_naming(self._checkouts().repo(cwd, git_root, remote))
+            rule = rule or (self._rule_of_checkout(cwd, git_root) if normal_remote(remote) is None else None)
         if rule or self._allow is None or self._allow.rule(cwd, git_root, git_remote):
             return rule
         return f"{UNLISTED}{git_root or cwd or git_remote or ''}"
@@ -269,11 +269,6 @@ class Exclude:
             if any(map(test, texts)):
                 return pattern
         return self._files.rule(cwd) if is_path(cwd) else None
-
-    def _repo_rule(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
-        remote = git_remote or self._remote_on_disk(cwd)
-        rule = self._rule_naming(self._checkouts().repo(cwd, git_root, remote))
-        return rule or (self._rule_of_checkout(cwd, git_root) if normal_remote(remote) is None else None)
 
     def _remote_on_disk(self, cwd: str | None) -> str | None:
         return self._files.remote(cwd) if cwd is not None and is_path(cwd) else None

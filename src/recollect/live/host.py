@@ -185,7 +185,7 @@ class Live:
         row = self._appender.find(key)
         if row is None:
             return []
-        summaries = self._store.live.summaries(row) if row.first_position else []
+        summaries = self._store.live.messages(row, 1, of_summary=True) if row.first_position else []
         return self._messages(row, [*summaries, *self._store.live.messages(row, max_messages)])
 
     def _messages(self, row: LiveRow, rows: Sequence[MessageRow]) -> list[Message]:

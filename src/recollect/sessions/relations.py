@@ -49,7 +49,7 @@ class Relations:
         while new:
             known |= new
             new = self._read(store, new) - known
-        self._held = store.streams.held(known)
+        self._held = set(store.events.streams(known))
         self._above = {key: (self._named_by(key) - {key}) & self._held for key in known}
         self._below: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         self._spawned: dict[SessionKey, set[SessionKey]] = defaultdict(set)

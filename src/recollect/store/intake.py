@@ -102,7 +102,8 @@ class _Transaction:
         if stream.next_seq > 1 and part.rows:
             fresh = _without_rebuilt(self._connection, stream.id, part.rows)
             known = find_stored(self._connection, [row[_UID] for row in fresh])
-            has_lost = _has_lost(self._connection, stream.id)
+            was_cut = f"SELECT EXISTS (SELECT 1 FROM stream_sources WHERE stream = ? AND source = {LOST})"
+            has_lost = bool(self._connection.execute(was_cut, (stream.id,)).get)
             if has_lost:
                 fresh = _without_moved(self._connection, stream.id, fresh, known)
             if known:
@@ -203,12 +204,6 @@ def _without_rebuilt(connection: apsw.Connection, stream: int, rows: list[tuple[
     own = [row for row in rows if not row[_FLAGS] & IS_REBUILT]
     sql = f"SELECT EXISTS (SELECT 1 FROM events WHERE stream = ? AND NOT flags & {IS_REBUILT})"
     return rows if len(own) == len(rows) or not connection.execute(sql, (stream,)).get else own
-
-
-def _has_lost(connection: apsw.Connection, stream: int) -> bool:
-    """Check whether a log of the session was cut since it was read."""
-    sql = f"SELECT EXISTS (SELECT 1 FROM stream_sources WHERE stream = ? AND source = {LOST})"
-    return bool(connection.execute(sql, (stream,)).get)
 
 
 def _without_moved(

@@ -146,10 +146,6 @@ class GroupTable:
             _point(connection, group, Pointer(session, last_uuid, now_ms()))
         return True
 
-    def drop_pointer(self, group: str) -> None:
-        database, _ = self._writing(group)
-        database.write("DELETE FROM pointers WHERE group_name = ?", (group,))
-
     def bookmarks(self, group: str | None = None) -> list[BookmarkRow]:
         """Return the bookmarks of a group, or of all there are, the newest first."""
         rows = self._database.rows(

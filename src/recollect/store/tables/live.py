@@ -256,10 +256,13 @@ class LiveSessions:
         names = ("messages", "turns", "tool_calls", "media", "last_position", "created_ms", "updated_ms")
         return dict(zip(names, (value or 0 for value in row), strict=True))
 
-    def messages(self, row: LiveRow, last: int | None = None) -> list[MessageRow]:
-        """Return the messages of the session's history, oldest first; with `last`, only so many from the end."""
-        kinds = f"content_type NOT IN ('{MEDIA}', '{SUMMARY}')"
-        return self._messages(row, f"position >= {row.first_position:d} AND {kinds}", last)
+    def messages(self, row: LiveRow, last: int | None = None, *, of_summary: bool = False) -> list[MessageRow]:
+        """Return the messages of the session's history, oldest first; with `last`, only so many from the end.
+
+        `of_summary` instead: what stands for the messages before the history begins.
+        """
+        of_history = f"position >= {row.first_position:d} AND content_type NOT IN ('{MEDIA}', '{SUMMARY}')"
+        return self._messages(row, f"content_type = '{SUMMARY}'" if of_summary else of_history, last)
 
     def messages_after(self, row: LiveRow, native_id: str | None, added: Collection[str]) -> list[MessageRow]:
         """Return the messages behind one of the session, and those of `added`, oldest first."""
@@ -276,10 +279,6 @@ class LiveSessions:
         """Return the ids of everything that was said in the session."""
         sql = f"SELECT native_id FROM events WHERE content_type IS NOT NULL AND {_OF_SESSION}"
         return self._cache.column(sql, (row.agent, row.native_id))
-
-    def summaries(self, row: LiveRow) -> list[MessageRow]:
-        """Return what stands for the messages before the history begins: the last summary, if there is one."""
-        return self._messages(row, f"content_type = '{SUMMARY}'", 1)
 
     def _messages(self, row: LiveRow, condition: str, last: int | None) -> list[MessageRow]:
         rows = self._cache.rows(

@@ -244,14 +244,11 @@ class Sources:
     def roots(self, host: str, roots: Mapping[str, Iterable[Path]]) -> dict[str, list[str]]:
         """Return the agents' homes, links resolved, below which files are known; by agent."""
         resolved = {agent: sorted({os.path.realpath(path) for path in paths}) for agent, paths in roots.items()}
-        return {
-            agent: [path for path in paths if self._has_any(host, agent, path)] for agent, paths in resolved.items()
+        sql = "SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path > ? || '/' AND path < ? || '0' LIMIT 1"
+        return {  # `0` comes after `/`
+            agent: [path for path in paths if self._database.value(sql, (host, agent, *[path_key(Path(path))] * 2))]
+            for agent, paths in resolved.items()
         }
-
-    def _has_any(self, host: str, agent: str, root: str) -> bool:
-        sql = "SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path > ? AND path < ? LIMIT 1"
-        root = os.fsencode(root).decode("utf-8", "backslashreplace")
-        return self._database.value(sql, (host, agent, f"{root}/", f"{root}0")) is not None  # `0` comes after `/`
 
     def problems(self) -> list[SkippedLine]:
         return self._database.read(

@@ -173,11 +173,6 @@ class Streams:
                 infos.setdefault(SessionKey(agent, native_id), []).append(orjson.loads(info))
         return infos
 
-    def held(self, keys: Collection[SessionKey]) -> set[SessionKey]:
-        """Return those of which any events are held."""
-        sql = f"{KEYS}SELECT agent, native_id FROM keys JOIN streams USING (agent, native_id)"
-        return set(self._keys(sql, (json_keys(keys),)))
-
     def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Ancestry]:
         """Return what sessions say of their origin: the first source that says anything counts, in a stable order."""
         rows = self._database.iter_rows(
