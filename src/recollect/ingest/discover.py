@@ -59,7 +59,7 @@ class Changes:
         store.sources.mark_gone(self.back, is_gone=False)
         store.sources.drop(self.readable)
         for container, changed in self.containers:
-            store.sources.save_container(container, changed)
+            store.sources.note(container, unread=changed)
         store.streams.keep(self.torn)
         if self.outdated:
             from recollect.agentkit.log import moments_in  # only needed after an upgrade

@@ -315,7 +315,7 @@ def take_in(
             store.databases[0].shorten_log()
             new, replaced = written.events_new, written.events_replaced
         for failure in failures:
-            store.sources.save_failure(failure.task.row, failure.failure or "")
+            store.sources.note(failure.task.row, failure.failure)
         stage = next(filter(None, map(stage_of, reversed(readings))), stage)
         done += sum(batch.bytes for batch in batches)
         yield Group(batches, failures, len(readings) - len(batches) - len(failures), new, replaced, stage, done)

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         write_lock,
     )
     from recollect.store.sqlite.room import give_up_spare
-    from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
+    from recollect.store.sqlite.snapshot import copy_database, frozen, keep_copy, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
     from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digest_rows import DigestRow, DigestRows, Pending
@@ -130,7 +130,7 @@ if TYPE_CHECKING:
         Pointer,
     )
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates
-    from recollect.store.tables.lasting import Lasting, redact_rows
+    from recollect.store.tables.lasting import Lasting, missing_records, redact_rows, restore_records
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
@@ -302,23 +302,17 @@ class Store:
 
     def restore_records(self) -> Counter[str]:
         """Put the ledger's records back into memory.db; rows that exist stay as they are."""
-        from recollect.store.tables.lasting import restore_records  # only a new or a damaged store needs them
-
         with self._memory.transaction() as connection:
-            return restore_records(connection, self.ledger.records())
+            return door.restore_records(connection, self.ledger.records())
 
     def missing_records(self) -> list[tuple[str, dict[str, Any]]]:
         """Rows of memory.db that the ledger should have too, and does not."""
-        from recollect.store.tables.lasting import missing_records  # only a damaged store needs them
-
         tables = (self.tombstones, self.copies, self.evictions, self.groups, self.facts)
-        return missing_records(self.ledger, tables)
+        return door.missing_records(self.ledger, tables)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
         """Keep a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
-        from recollect.store.sqlite.snapshot import keep_copy  # only needed to write
-
-        keep_copy(self._memory, is_due=is_due)
+        door.keep_copy(self._memory, is_due=is_due)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs, then note how far the store has come; done at the end of a sweep."""

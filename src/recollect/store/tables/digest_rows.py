@@ -382,7 +382,8 @@ def _replace(
             for one in row.signals
         ],
     )
-    put_activity(connection, [(number, row.activity, row.tools, row.commands) for number, row in numbered])
+    for number, row in numbered:
+        put_activity(connection, number, row.activity, row.tools, row.commands)
     put_exchanges(connection, [(number, row.exchanges) for number, row in numbered])
     put_facts(connection, [(number, row.facts) for number, row in numbered], at_ms)
     # Last: any upsert makes the index flush what it has gathered.

@@ -200,11 +200,10 @@ class Streams:
 
     def derived(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Sessions that name one of these as their parent, root or base."""
-        links = ("parent_native_id", "root_native_id", "base_native_id")
         below = " UNION ".join(
             "SELECT i.agent, i.native_id FROM keys k CROSS JOIN infos i"
             f" ON i.agent = k.agent AND i.{link} = k.native_id AND i.native_id <> k.native_id"
-            for link in links
+            for link in _LINKS
         )
         return set(self._keys(KEYS + below, (json_keys(keys),)))
 
