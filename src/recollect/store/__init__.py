@@ -124,6 +124,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.groups import (
         LAST_CHANGE,
         MAIN_GROUP,
+        AnnotationTable,
         BookmarkRow,
         GroupRow,
         GroupTable,
@@ -134,7 +135,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
     from recollect.store.tables.rules import Exclusion, Exclusions, Rules
-    from recollect.store.tables.session_rows import AnnotationTable, Place, SessionRow, SessionRows
+    from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import (
