@@ -12,7 +12,7 @@ import orjson
 from msgspec import Struct, structs
 
 from recollect.agentkit.files import iter_files
-from recollect.agentkit.lines import LineReader
+from recollect.agentkit.log import LineReader
 from recollect.agentkit.protocol import (
     AgentProfile,
     BadLine,

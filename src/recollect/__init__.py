@@ -12,10 +12,12 @@ Names load on first use: a hook or a search must not pay for what it does not ne
 
 from recollect.lazy import lazy_names
 
+TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
+
 __version__ = "0.1.0"
 
 _NAMES = """
-recollect.agentkit.runner: HomeSettings
+recollect.agentkit.optional: HomeSettings
 recollect.api: Archive DigestPages Filters ForgetRequest Forked HandoverPlan Memory Prompting SessionAnnotations
 recollect.api: UserNote doctor open_memory repair restore
 recollect.care: AgentTotals DistilledTotals Finding RetentionStatus SourceTotals Status
@@ -32,9 +34,8 @@ recollect.schema: Tally to_json
 recollect.sessions: TranscriptItem
 recollect.sweep_report: SweepReport
 """
-TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 if TYPE_CHECKING:
-    from recollect.agentkit.runner import HomeSettings
+    from recollect.agentkit.optional import HomeSettings
     from recollect.api import (
         Archive,
         DigestPages,
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     )
     from recollect.sessions import TranscriptItem
     from recollect.sweep_report import SweepReport
+
 else:
     __getattr__ = lazy_names(__name__, _NAMES)
 

@@ -39,7 +39,7 @@ class SweepReport:
         self.events_replaced += group.events_replaced
         self.sources_changed += group.files_read
         self.sources_failed += len(group.failures)
-        self.failures += [(failure.task.row.path, failure.reason) for failure in group.failures]
+        self.failures += [(failure.task.row.path, failure.failure or "") for failure in group.failures]
         for batch in group.batches:
             self.lines_read += batch.lines
             self.bytes_read += batch.bytes

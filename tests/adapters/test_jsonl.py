@@ -5,7 +5,7 @@ import time
 import orjson
 import pytest
 
-from recollect.agentkit.lines import salvage
+from recollect.agentkit.log import salvage
 
 BLOCK = {"type": "text", "text": "x" * 200}
 RECORD = {"parentUuid": None, "type": "user", "sessionId": "s", "message": {"content": [BLOCK] * 3}, "uuid": "u"}

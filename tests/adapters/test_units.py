@@ -13,7 +13,7 @@ import pytest
 
 import recollect
 from recollect import Memory, open_memory
-from recollect.agentkit.database import read_database
+from recollect.agentkit.files import read_database
 from recollect.errors import SourceUnreadable
 
 SAMPLES = Path(recollect.__file__).parent / "samples"

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from recollect.agentkit.writeback import actions_of
+from recollect.agentkit.optional import actions_of
 from recollect.api import Memory, open_memory
 from recollect.cli import main
 from recollect.errors import NotFound

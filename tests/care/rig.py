@@ -7,6 +7,7 @@ from typing import Any
 
 from recollect import Finding
 from recollect.api import Memory, doctor, open_memory
+from recollect.kinds import SessionKey
 from recollect.schema import to_json
 from recollect.store import Store
 from tests.builders import Home
@@ -54,7 +55,7 @@ def distilled(store: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def leave_only_its_row(opened: Store) -> None:
     """The session `small` as if its events had been dropped, and the ledger told nothing of it."""
-    opened.session_rows.set_evicted([("scripted", "small")], 1)
+    opened.session_rows.set(("evicted_ms",), {SessionKey("scripted", "small"): (1,)})
     with opened.databases[0].transaction() as connection:
         stream = opened.streams.names()["scripted", "small"]
         for table in ("events", "frames", "usage", "stream_sources"):

@@ -8,7 +8,7 @@ import pytest
 from recollect.api import Memory
 from recollect.errors import NotInGroup
 from recollect.schema import to_json
-from recollect.store import open_store
+from recollect.store import open_for_reading
 from tests import logs
 from tests.groups.conftest import COMMON, INSIDE, WORDS, Planted, hidden_word, plant
 
@@ -33,12 +33,15 @@ from tests.groups.conftest import COMMON, INSIDE, WORDS, Planted, hidden_word, p
     ],
 )
 def test_a_query_beside_the_views_is_refused(planted: Planted, sql: str) -> None:
-    with open_store(planted.folder) as store, store.scoped("inside") as scoped, pytest.raises(NotInGroup):
+    with (
+        open_for_reading(planted.folder, "inside") as scoped,
+        pytest.raises(NotInGroup),
+    ):
         scoped._memory.rows(sql)
 
 
 def test_a_part_of_the_store_that_is_about_all_of_it_is_refused(planted: Planted) -> None:
-    with open_store(planted.folder) as store, store.scoped("inside") as scoped:
+    with open_for_reading(planted.folder, "inside") as scoped:
         for part in ("intake", "ledger", "folder", "databases", "erasure", "sources", "tombstones", "sizes", "raw"):
             with pytest.raises(NotInGroup):
                 getattr(scoped, part)

@@ -20,8 +20,8 @@ if __name__ == "__main__":
 import apsw
 
 import recollect.store
-from recollect.agentkit import lines as jsonl
-from recollect.agentkit.lines import fingerprint
+from recollect.agentkit import log as jsonl
+from recollect.agentkit.log import fingerprint
 from recollect.cli import main
 from recollect.ingest import pool
 from recollect.store import intake

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -14,7 +15,6 @@ from recollect.redact import RedactionRules, Redactor
 from recollect.schema import USER_MSG
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch, SourceRow
-from recollect.store.intake import Written
 from tests.builders import AGENT, ScriptedAdapter
 
 SESSION = "session-1"
@@ -60,8 +60,16 @@ def noise(size: int, seed: int = 1) -> str:
     return random.Random(seed).randbytes(size // 2 + 1).hex()[:size]
 
 
-def put(store: Store, *batches: Batch) -> Written:
-    return store.intake.put(batches, store.sources.save)
+class Stored(NamedTuple):
+    """How many events were made and how many changed."""
+
+    events_new: int
+    events_replaced: int
+
+
+def put(store: Store, *batches: Batch) -> Stored:
+    written = store.intake.put(batches, store.sources.save)
+    return Stored(written.events_new, written.events_replaced)
 
 
 def held(store: Store, session: str = SESSION) -> list[tuple[str, str]]:

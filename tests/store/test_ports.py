@@ -9,7 +9,7 @@ import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
-from recollect.kinds import ASSISTANT_MSG, EDIT, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
+from recollect.kinds import ASSISTANT_MSG, EDIT, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
 from recollect.store import (
     ANY_SESSION,
     Choice,
@@ -241,12 +241,12 @@ def test_requests_and_answers_are_found_from_any_event(store: StoreReads) -> Non
     assert store.events.request(asked.stream) == asked
     assert store.events.request(asked.stream, is_last=True) == again
     assert store.events.request_of(edit) == asked and store.events.request_of(asked) is None
-    assert store.events.next_request(asked) == again and store.events.next_request(again) is None
+    assert store.events.near(asked, ("user_msg",)) == [again] and store.events.near(again, ("user_msg",)) == []
     assert store.events.answer_to(asked, is_last=True) == said
     assert store.events.answer_to(again, is_last=False) == answer
-    assert store.events.calls_after(asked, 3) == [edit]
+    assert store.events.near(asked, KIND_FAMILY[TOOL_CALL], count=3) == [edit]
     assert store.events.results([edit]) == {edit.id: [error]}
-    assert store.events.around(edit, 1) == ([said], [error])
+    assert store.events.near(edit, is_before=True) == [said] and store.events.near(edit) == [error]
     assert store.events.ends([asked.stream]) == {asked.stream: (asked, answer)}
     assert store.events.requests([asked.stream]) == [asked.summary, again.summary]
 
@@ -301,7 +301,7 @@ def test_all_needs_must_be_met_and_nothing_that_is_excluded(store: StoreReads) -
 def test_a_filter_of_events_holds_with_words_and_without(
     store: StoreReads, chosen: EventFilter, expected: set[SessionKey]
 ) -> None:
-    assert _sessions(store, store.words.streams_of(chosen)) == expected
+    assert _sessions(store, store.words.sessions_with(None, chosen)) == expected
     assert _sessions(store, {hit.stream for hit in store.words.newest(chosen, 50)}) == expected
     assert _sessions(store, {hit.stream for hit in store.words.latest(chosen, 1)}) == expected
     assert _sessions(store, store.words.sessions_with(_words("lock"), chosen)) <= expected
@@ -310,8 +310,8 @@ def test_a_filter_of_events_holds_with_words_and_without(
 def test_a_filter_of_sessions_takes_and_leaves_them_by_their_numbers(store: StoreReads) -> None:
     talk = _stream(store, TALK)
 
-    assert store.words.streams_of(EventFilter(streams=(talk,))) == {talk}
-    assert talk not in store.words.streams_of(EventFilter(excluded_streams=(talk,)))
+    assert store.words.sessions_with(None, EventFilter(streams=(talk,))) == {talk}
+    assert talk not in store.words.sessions_with(None, EventFilter(excluded_streams=(talk,)))
 
 
 def test_a_question_without_words_has_no_expression(store: StoreReads) -> None:

@@ -12,14 +12,16 @@ from itertools import takewhile
 from recollect.errors import NotFound
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
-if TYPE_CHECKING:  # a search loads the profiles only
+
+if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
     from types import ModuleType
 
+    from recollect.agentkit.optional import Writeback
     from recollect.agentkit.profile import AgentProfile, PluginHost
     from recollect.agentkit.protocol import Adapter
-    from recollect.agentkit.writeback import Writeback
+
 
 _GROUP = "recollect.adapters"
 _PACKAGE = {"__init__.py", "__init__.pyc"}
@@ -115,7 +117,7 @@ def find_plugin_host(agent: str) -> "PluginHost | None":
 
 
 def runner_of(agent: str) -> "ModuleType":
-    """The module that runs an agent (`agentkit/runner.py`); raises NotFound for one that cannot be run."""
+    """The module that runs an agent (`agentkit/optional.py`); raises NotFound for one that cannot be run."""
     runner = _find_module(agent, "runner")
     if runner is None:
         able = ", ".join(name for name in BUILT_IN if _find_module(name, "runner"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from recollect import api, groups, recall
-from recollect.agentkit.runner import HomeSettings, Task
+from recollect.agentkit.optional import HomeSettings, Task
 from recollect.agents import find_writeback, fork_words, get_adapter, live_sessions, resume_words, shell_line
 from recollect.clock import rfc3339
 from recollect.config import agent_environment, group_variables

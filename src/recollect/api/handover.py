@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from recollect.agentkit.log import as_rebuilt
-from recollect.agentkit.writeback import Draft, Item
+from recollect.agentkit.optional import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words, shell_line
 from recollect.analysis import find_digest
 from recollect.archive import digest_name, document_name, render, write_named, write_new

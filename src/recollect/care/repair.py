@@ -186,7 +186,7 @@ def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int])
     now = store.raw.event_counts()
     missing = {name: count - now.get(name, 0) for name, count in before.items() if count > now.get(name, 0)}
     gone = missing.keys() - now.keys() - store.evictions.names()
-    store.session_rows.set_evicted(sorted(gone), now_ms())
+    store.session_rows.set(("evicted_ms",), {SessionKey(*name): (now_ms(),) for name in gone})
     for name, count in missing.items():
         yield f"{count:,} of {before[name]:,} events are {_whereabouts(store, settings, name)}"
 

@@ -15,7 +15,7 @@ from recollect.kinds import SessionKey
 from recollect.schema import Session
 from recollect.sessions import GROUPS_FOLDER, assign_groups, group_folder, homes_of
 from recollect.shared_folder import signal_close
-from recollect.store import MAIN_GROUP, BookmarkRow, Change, GroupRow, Pointer, Store
+from recollect.store import MAIN_GROUP, BookmarkRow, GroupRow, Pointer, Store
 
 CONVERSATIONS = "conversations"
 GLOBAL_NAME = "global.md"
@@ -279,12 +279,12 @@ class GroupSessions:
 
     def delete(self) -> None:
         """Have no active session; nothing of the session itself changes."""
-        self._store.groups.drop_pointer(self.group)
+        self._store.groups.change(self.group)
 
     def archive(self, name: str) -> Bookmark:
         """Bookmark the active session, which stays active. Raises NotFound if there is none."""
         pointer, bookmark = self._put_aside(name)
-        self._store.groups.change(self.group, Change(bookmark, pointer=pointer))
+        self._store.groups.change(self.group, bookmark, pointer=pointer)
         return self._kept(bookmark)
 
     def put_aside(self, name: str, answer: tuple[str, str] | None = None) -> Bookmark:
@@ -293,7 +293,7 @@ class GroupSessions:
         `answer` (a request and what it is answered) is stored with it.
         """
         _, bookmark = self._put_aside(name)
-        self._store.groups.change(self.group, Change(bookmark, answer=answer))
+        self._store.groups.change(self.group, bookmark, answer=answer)
         return self._kept(bookmark)
 
     def restore(self, history_id: int, save_as: str | None = None, answer: tuple[str, str] | None = None) -> Bookmark:
@@ -307,7 +307,8 @@ class GroupSessions:
         kept = self._put_aside(save_as)[1] if save_as else None
         if kept is not None and kept.session == target.session:
             kept = None
-        self._store.groups.change(self.group, Change(kept, target, Pointer(target.session, None, now_ms()), answer))
+        pointer = Pointer(target.session, None, now_ms())
+        self._store.groups.change(self.group, kept, restored=target, pointer=pointer, answer=answer)
         return _bookmark(target)
 
     def history(self) -> list[Bookmark]:

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import orjson
 
-from recollect.agentkit.runner import Dialogue, Ended, HomeSettings, Message, Reply, Said, Started, Task
+from recollect.agentkit.optional import Dialogue, Ended, HomeSettings, Message, Reply, Said, Started, Task
 from recollect.agents import runner_of
 from recollect.errors import Busy, NotFound, RecollectError, UsageError
 from recollect.groups.group import Group, GroupSessions

@@ -2,16 +2,17 @@
 
 from recollect.lazy import lazy_names
 
+TYPE_CHECKING = False  # `typing` takes long to load
+
 _NAMES = """
 recollect.ingest.builder: Protection Task batch_of protected_json protected_line protected_names read_batches
 recollect.ingest.builder: without_secrets
 recollect.ingest.discover: Changes Chosen SourceNames find_changes find_sources
 recollect.ingest.freshness: Freshness find_freshness
-recollect.ingest.gate: Group bytes_to_read exclude_of held_although_excluded lift_unlisted take_in unlisted
-recollect.ingest.gate: unusable_rules
+recollect.ingest.gate: Group exclude_of held_although_excluded lift_unlisted take_in unlisted unusable_rules
+recollect.ingest.pool: bytes_to_read
 recollect.ingest.rescue: drop_copies save_copy take_copies
 """
-TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
     from recollect.ingest.builder import (
         Protection,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from recollect.ingest.freshness import Freshness, find_freshness
     from recollect.ingest.gate import (
         Group,
-        bytes_to_read,
         exclude_of,
         held_although_excluded,
         lift_unlisted,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         unlisted,
         unusable_rules,
     )
+    from recollect.ingest.pool import bytes_to_read
     from recollect.ingest.rescue import drop_copies, save_copy, take_copies
+
 else:
     __getattr__ = lazy_names(__name__, _NAMES)

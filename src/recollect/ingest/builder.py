@@ -8,7 +8,7 @@ beside its payloads: every text stored with an event, a session or a bad line.
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, takewhile
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,16 +101,10 @@ def without_parts(text: str, secrets: list[str]) -> str:
         for start in range(len(line) - _SHARED_CHARS + 1):
             piece = line[start : start + _SHARED_CHARS]
             while (offset := text.find(piece)) >= 0:
-                text = text[:offset] + "…" + text[offset + _shared(text, offset, line, start) :]
+                pairs = zip(text[offset:], line[start:], strict=False)
+                shared = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+                text = text[:offset] + "…" + text[offset + shared :]
     return text
-
-
-def _shared(text: str, offset: int, secret: str, start: int) -> int:
-    """How many characters the text and the secret have in common from these offsets on."""
-    size = 0
-    while offset + size < len(text) and start + size < len(secret) and text[offset + size] == secret[start + size]:
-        size += 1
-    return size
 
 
 def protected_line(redactor: Redactor, raw: bytes) -> bytes:
@@ -226,20 +220,17 @@ class _Builder:
     def _add_event(self, event: EventRecord) -> None:
         stream = self._streams.get(event.native_session_id)
         if stream is None:
+            root = SessionKey(self._agent, event.native_session_id).root
+            if root not in self._learned:
+                self._learned[root] = self._redactor.learned(root)
             stream = self._streams[event.native_session_id] = _Stream(
                 self._agent,
                 event.native_session_id,
                 self._reader,
                 self._redactor,
-                self._learned_of(event.native_session_id),
+                self._learned[root],
             )
         stream.add(event)
-
-    def _learned_of(self, native_id: str) -> Learned:
-        root = SessionKey(self._agent, native_id).root
-        if root not in self._learned:
-            self._learned[root] = self._redactor.learned(root)
-        return self._learned[root]
 
     def _add_usage(self, usage: Usage) -> None:
         self._usage.setdefault(usage.native_session_id, []).append(list(_usage_row(usage)))

@@ -11,17 +11,24 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.agentkit.files import CONTAINER, FOLDER, Cursor, Source, resolve_root, unreadable_reason
+from recollect.agentkit.files import CONTAINER, FOLDER, Cursor, Source, resolve_root, signature_of, unreadable_reason
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.kinds import HISTORY_LANE
-from recollect.store import HIDDEN, KnownSource, SourceRow, Sources, Store, hidden_path, path_key
+from recollect.store import (
+    HIDDEN,
+    KnownSource,
+    SourceRow,
+    Sources,
+    Store,
+    hidden_path,
+    path_key,
+)
 
 if TYPE_CHECKING:
     from recollect.agentkit.protocol import Adapter
     from recollect.ingest.builder import Task
     from recollect.redact import Redactor
-
 
 MakeRedactor = Callable[[], "Redactor"]
 Chosen = Collection[Source] | None  # the sources a sweep is limited to
@@ -52,7 +59,7 @@ class Changes:
         store.sources.mark_gone(self.back, is_gone=False)
         store.sources.drop(self.readable)
         for container, changed in self.containers:
-            store.sources.save_container(container, changed)
+            store.sources.note(container, unread=changed)
         store.streams.keep(self.torn)
         if self.outdated:
             from recollect.agentkit.log import moments_in  # only needed after an upgrade
@@ -184,22 +191,19 @@ class _Comparison:
         except OSError as error:
             self._fail(root, root, unreadable_reason(error))
             return
-        if resolved not in self._walked:
-            self._walked.add(resolved)
-            self._walk(resolved)
-
-    def _walk(self, root: Path) -> None:
-        """A file that is new may be a known one that was moved: those come last."""
+        if resolved in self._walked:
+            return
+        self._walked.add(resolved)
         before_walk = len(self._seen)
-        new = self._compare_known(self._files(self._discovered(root)))
-        missing = self._missing(root)
+        new = self._compare_known(self._files(self._discovered(resolved)))
+        missing = self._missing(resolved)  # a file that is new may be a known one that was moved
         for path, source, signature in new:
             self._compare_new(path, source, signature, missing)
         self._changes.sources += len(self._seen) - before_walk
         if len(self._seen) > before_walk:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
             gone = (source for source in missing.values() if source.gone_ms is None)
             self._changes.gone += [source.id for source in gone if _is_missing(source.row.path)]
-        self._changes.readable += self._readable(root)
+        self._changes.readable += self._readable(resolved)
 
     def look_at(self, sources: Iterable[Source]) -> None:
         """Compare just these files."""
@@ -243,7 +247,7 @@ class _Comparison:
             if source.holds_units:
                 yield from self._units(path, source, info)
             else:
-                yield path, source, _signature(info)
+                yield path, source, (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
 
     def _units(self, path: str, container: Source, info: os.stat_result) -> Iterator[_File]:
         """The units of a container that changed; those of another one count as seen.
@@ -251,8 +255,6 @@ class _Comparison:
         The container is known by its new signature before its units are read, and those that changed are known as
         unread: what a sweep that is killed leaves of them, the next one reads.
         """
-        from recollect.agentkit.database import signature_of  # only for agents with databases
-
         signature = signature_of(container.path, info)
         row = self._row(path, CONTAINER, signature)
         known = {name: unit.row for name, unit in self._known.items() if name.startswith(f"{path}#")}
@@ -367,10 +369,6 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _signature(info: os.stat_result) -> _Signature:
-    return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
-
-
 def _is_as_before(before: KnownSource | None, source: Source, signature: _Signature) -> bool:
     """Whether nothing suggests that a source changed. A unit has the times of its container, and a stamp of its own."""
     if before is None:
@@ -392,7 +390,7 @@ def _is_as_read(source: Source, row: SourceRow) -> bool:
     """
     if source.unit is not None:
         return False
-    from recollect.agentkit.lines import LineReader  # only needed where there is something to read
+    from recollect.agentkit.log import LineReader  # only needed where there is something to read
 
     try:
         lines = LineReader(source, Cursor(row.offset, row.line, row.head, row.tail))

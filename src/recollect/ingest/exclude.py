@@ -61,20 +61,21 @@ class GlobText:
         """The offsets that a match from one of `offsets` can end at."""
         for part in _PART.split(glob):
             offsets = self._after_part(part, offsets)
-            if not offsets:
-                break
         return offsets
 
     def _after_part(self, part: str, offsets: int) -> int:
         if part == "*":
-            return self._to_end_of_name(offsets)
+            # Up to the next slash: adding carries each bit along its name.
+            return offsets | (((offsets & self._in_names) + self._in_names) ^ self._in_names) & self._all
         if part == "**":
             return self._to_end(offsets)
         if part == "**/":
             return offsets | (self._to_end(offsets) & self._slashes) << 1
         if part == "?":
             return (offsets & self._in_names) << 1
-        literal = self._after_literal(part, offsets)
+        literal = offsets
+        for char in part:
+            literal = (literal & self._bits.get(char, 0)) << 1
         if part.startswith("{") and part.endswith("}"):  # a folder may be named like that, too
             for choice in part[1:-1].split(","):
                 literal |= self._after(choice, offsets)
@@ -82,18 +83,9 @@ class GlobText:
             literal |= (offsets & self._of_set(part[1:-1])) << 1
         return literal
 
-    def _after_literal(self, literal: str, offsets: int) -> int:
-        for char in literal:
-            offsets = (offsets & self._bits.get(char, 0)) << 1
-        return offsets
-
     def _to_end(self, offsets: int) -> int:
         """Every offset from the first one on."""
         return self._all & -(offsets & -offsets)
-
-    def _to_end_of_name(self, offsets: int) -> int:
-        """The offsets, and those that follow up to the next slash: adding carries each bit along its name."""
-        return offsets | (((offsets & self._in_names) + self._in_names) ^ self._in_names) & self._all
 
     def _of_set(self, members: str) -> int:
         """The offsets of characters that `a-z` or `!a-z` includes."""
@@ -134,8 +126,9 @@ class RuleFiles:
     def rule(self, cwd: str) -> str | None:
         """The path of the file that excludes this folder, or None."""
         for folder, below in self._folders(cwd):
+            text = GlobText(below)
             for path, globs in self._read_folder(folder).rules:
-                if globs is None or _match_any(globs, below):
+                if globs is None or any(_matches(glob, text) for glob in globs):
                     return path
         return None
 
@@ -220,11 +213,6 @@ def _read_settings(path: Path) -> list[str] | None:
         return None
 
 
-def _match_any(globs: Iterable[str], below: str) -> bool:
-    text = GlobText(below)
-    return any(_matches(glob, text) for glob in globs)
-
-
 def _matches(glob: str, text: GlobText) -> bool:
     """Whether a glob names a folder or one of its parents; `.` and `/` are the folder of the file with the glob.
 
@@ -255,7 +243,7 @@ class Exclude:
         globs = [(pattern, _from_root(pattern)) for pattern in patterns]
         self._folder_patterns = [(pattern, _folder_test(glob)) for pattern, glob in globs if "/" in glob]
         self._repo_patterns = [(pattern, _repo_test(glob)) for pattern, glob in globs if not glob.startswith("/")]
-        self._known_checkouts = known_checkouts
+        self._checkouts = cache(known_checkouts)
         self._read_excluded_folders = excluded_folders
         self._allow = allow
         self._files = RuleFiles()
@@ -266,7 +254,10 @@ class Exclude:
         """The rule that excludes sessions of this folder and repository, or None."""
         is_absolute = cwd is not None and _from_root(cwd).startswith("/") and "\0" not in cwd
         rule = self._folder_rule(cwd) if cwd is not None and is_absolute else None
-        rule = rule or (self._repo_rule(cwd, git_root, git_remote) if self._repo_patterns else None)
+        if rule is None and self._repo_patterns:
+            remote = git_remote or self._remote_on_disk(cwd)
+            rule = self._rule_naming(self._checkouts().repo(cwd, git_root, remote))
+            rule = rule or (self._rule_of_checkout(cwd, git_root) if normal_remote(remote) is None else None)
         if rule or self._allow is None or self._allow.rule(cwd, git_root, git_remote):
             return rule
         return f"{UNLISTED}{git_root or cwd or git_remote or ''}"
@@ -278,11 +269,6 @@ class Exclude:
             if any(map(test, texts)):
                 return pattern
         return self._files.rule(cwd) if is_path(cwd) else None
-
-    def _repo_rule(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
-        remote = git_remote or self._remote_on_disk(cwd)
-        rule = self._rule_naming(self._checkouts.repo(cwd, git_root, remote))
-        return rule or (self._rule_of_checkout(cwd, git_root) if normal_remote(remote) is None else None)
 
     def _remote_on_disk(self, cwd: str | None) -> str | None:
         return self._files.remote(cwd) if cwd is not None and is_path(cwd) else None
@@ -321,10 +307,6 @@ class Exclude:
             return {}
         # What a rule that was removed had excluded may come back.
         return {key: rule for key, rule in self._read_excluded_folders().items() if rule in rules}
-
-    @cached_property
-    def _checkouts(self) -> Checkouts:
-        return self._known_checkouts()
 
 
 def folder_key(path: str) -> str:

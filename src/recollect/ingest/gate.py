@@ -18,7 +18,7 @@ import orjson
 
 from recollect.ingest.builder import Protection, Task
 from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, UNLISTED, Exclude, RuleFiles, unusable_lines
-from recollect.ingest.pool import Failure, Reading, grouped, read_tasks, stage_of
+from recollect.ingest.pool import Finished, Reading, grouped, read_tasks, stage_of
 from recollect.kinds import SessionKey
 from recollect.schema import session_uid
 from recollect.sessions import Checkouts
@@ -50,17 +50,6 @@ Read = Callable[[list[Task]], Iterator[Reading]]
 LeftOut = dict[str, set[str]]  # the reason, and the sessions
 
 
-def admit(store: Store, exclude: Exclude, tasks: list[Task], read: Read, left_out: LeftOut) -> Iterator[Reading]:
-    """Read all sources and yield what may be stored, the batches of each source in order.
-
-    Sessions that are left out are added to `left_out`.
-    """
-    gate = _Gate(store, exclude, tasks, read, left_out)
-    yield from gate.pass_on(read(tasks))
-    yield from gate.release()
-    yield from gate.pass_on(read(gate.to_read_again))
-
-
 def exclude_of(store: Store, patterns: Sequence[str], allow: Sequence[str] | None = None) -> Exclude:
     """The user's rules, and what the store knows about repositories. With `allow`, nothing else may be stored."""
 
@@ -87,8 +76,12 @@ def unusable_rules(store: Store) -> list[tuple[Path, str]]:
 
 def reconsider(store: Store) -> None:
     """Have excluded sessions judged again, except those of repositories that were deleted with their rule files."""
-    known = store.exclusions.all()
-    lifted = [exclusion for exclusion in known if not _is_gone(exclusion.rule)]
+
+    def is_gone(rule: str) -> bool:
+        folder, _, name = rule.rpartition("/")
+        return name in (IGNORE_FILE, REPO_SETTINGS) and not os.access(f"{folder}/", os.F_OK)
+
+    lifted = [exclusion for exclusion in store.exclusions.all() if not is_gone(exclusion.rule)]
     if lifted:
         store.exclusions.lift(lifted)
 
@@ -102,11 +95,6 @@ def unlisted(store: Store) -> Counter[str]:
 def lift_unlisted(store: Store) -> None:
     """Have the next sweep judge again what was left out for want of an answer."""
     store.exclusions.lift([row for row in store.exclusions.all() if row.rule.startswith(UNLISTED)])
-
-
-def _is_gone(rule: str) -> bool:
-    folder, _, name = rule.rpartition("/")
-    return name in (IGNORE_FILE, REPO_SETTINGS) and not os.access(f"{folder}/", os.F_OK)
 
 
 class _Gate:
@@ -133,9 +121,20 @@ class _Gate:
         self._waiting_bytes = 0
         self._too_big: set[SourceKey] = set()
         self._is_waiting_over = False
-        self.to_read_again: list[Task] = []
+        self._to_read_again: list[Task] = []
 
-    def pass_on(self, readings: Iterable[Reading]) -> Iterator[Reading]:
+    def admit(self, tasks: list[Task]) -> Iterator[Reading]:
+        """Read all sources and yield what may be stored, the batches of each source in order."""
+        yield from self._pass_on(self._read(tasks))
+        # Everything has been read: a session whose folder is still unknown has none.
+        self._is_waiting_over = True
+        self._too_big.clear()
+        for readings in self._waiting.values():
+            yield from map(self._admitted, readings)
+        self._waiting.clear()
+        yield from self._pass_on(self._read(self._to_read_again))
+
+    def _pass_on(self, readings: Iterable[Reading]) -> Iterator[Reading]:
         """Yield what may be stored now, and hold what has to wait."""
         for reading in readings:
             if isinstance(reading, Batch):
@@ -144,14 +143,6 @@ class _Gate:
                 self._wait(reading)
             else:
                 yield self._admitted(reading)
-
-    def release(self) -> Iterator[Reading]:
-        """Yield what has waited: everything has been read, so a session whose folder is still unknown has none."""
-        self._is_waiting_over = True
-        self._too_big.clear()
-        for readings in self._waiting.values():
-            yield from map(self._admitted, readings)
-        self._waiting.clear()
 
     def _must_wait(self, reading: Reading) -> bool:
         if self._is_waiting_over:
@@ -187,7 +178,7 @@ class _Gate:
             self._waiting.setdefault(source, []).append(reading)
             self._waiting_bytes += reading.bytes if isinstance(reading, Batch) else 0
         elif not isinstance(reading, Batch):
-            self.to_read_again.append(reading.task)
+            self._to_read_again.append(reading.task)
         while self._waiting_bytes > WAITING_BYTES:
             self._drop_biggest()
 
@@ -196,7 +187,7 @@ class _Gate:
         readings = self._waiting.pop(source)
         self._waiting_bytes -= _bytes(readings)
         self._too_big.add(source)
-        self.to_read_again += [reading.task for reading in readings if not isinstance(reading, Batch)]
+        self._to_read_again += [reading.task for reading in readings if not isinstance(reading, Batch)]
 
     def _learn(self, batch: Batch) -> None:
         """Note where sessions worked and what they belong to; the first file that says it counts."""
@@ -297,7 +288,7 @@ class Group(NamedTuple):
     """Batches and ends of files that were written together, and how far reading has come with them."""
 
     batches: list[Batch]
-    failures: list[Failure]
+    failures: list[Finished]
     files_read: int
     events_new: int
     events_replaced: int
@@ -309,11 +300,11 @@ def take_in(
     store: Store, tasks: list[Task], exclude: Exclude, protection: Protection, left_out: LeftOut
 ) -> Iterator[Group]:
     """Read and store what may be stored; what is left out is added to `left_out`, by the reason."""
-    read = partial(read_tasks, protection=protection)
+    gate = _Gate(store, exclude, tasks, partial(read_tasks, protection=protection), left_out)
     stage, done = "reading", 0
-    for readings in grouped(admit(store, exclude, tasks, read, left_out), store.folder):
+    for readings in grouped(gate.admit(tasks), store.folder):
         batches = [reading for reading in readings if isinstance(reading, Batch)]
-        failures = [reading for reading in readings if isinstance(reading, Failure)]
+        failures = [reading for reading in readings if isinstance(reading, Finished) and reading.failure]
         new = replaced = 0
         if batches:
             if has_live(store.folder):  # nobody who waits for the turn to write waits for a disk, too
@@ -324,11 +315,7 @@ def take_in(
             store.databases[0].shorten_log()
             new, replaced = written.events_new, written.events_replaced
         for failure in failures:
-            store.sources.save_failure(failure.task.row, failure.reason)
+            store.sources.note(failure.task.row, failure.failure)
         stage = next(filter(None, map(stage_of, reversed(readings))), stage)
         done += sum(batch.bytes for batch in batches)
         yield Group(batches, failures, len(readings) - len(batches) - len(failures), new, replaced, stage, done)
-
-
-def bytes_to_read(tasks: list[Task]) -> int:
-    return sum(task.row.size - task.row.offset for task in tasks)

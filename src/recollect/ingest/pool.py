@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,9 +24,8 @@ from recollect.clock import rfc3339
 from recollect.errors import RecollectError
 from recollect.ingest.builder import Protection, Task, read_batches, unsettled
 from recollect.kinds import HISTORY_LANE
-from recollect.redact import NamedValue, Redactor
-from recollect.store import Batch, Facts, Frame, ProblemRow, SourceRow, StreamBatch, has_live
-from recollect.text import Columns
+from recollect.redact import Redactor
+from recollect.store import Batch, has_live
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
@@ -37,24 +36,18 @@ _SIZE_BYTES = 8  # of a message, before it
 _READER = "import sys; from recollect.ingest.pool import serve; serve(int(sys.argv[1]))"
 
 # A batch as it crosses from a reader to the writer: one flat buffer
-_Rows = list[tuple[Any, ...]]
-_Part = tuple[str, _Rows, list[Frame], list[Columns | None], tuple[str | None, _Rows, _Rows], list[NamedValue]]
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[SourceRow, list[_Part], list[ProblemRow], dict[str, int], int, int, str]).decode
-
-
-class Failure(NamedTuple):
-    """A source that could not be read, and why."""
-
-    task: Task
-    reason: str
+pack_batch = msgspec.msgpack.Encoder().encode
+unpack_batch = msgspec.msgpack.Decoder(Batch).decode
 
 
 class Finished(NamedTuple):
+    """A source that was read to its end, or why it could not be."""
+
     task: Task
+    failure: str | None = None
 
 
-Reading = Batch | Failure | Finished
+Reading = Batch | Finished
 
 
 def stage_of(reading: Reading) -> str | None:
@@ -77,19 +70,19 @@ def grouped(readings: Iterable[Reading], folder: Path) -> Iterator[list[Reading]
             events, size = events + reading.events, size + reading.bytes
         if events >= limits[0] or size >= limits[1]:
             yield group
-            group, events, size, limits = [], 0, 0, _limits(folder)
+            limits = (LIVE_EVENTS, LIVE_BYTES) if has_live(folder) else (BATCH_EVENTS, BATCH_BYTES)
+            group, events, size = [], 0, 0
     yield from [group] if group else []
-
-
-def _limits(folder: Path) -> tuple[int, int]:
-    return (LIVE_EVENTS, LIVE_BYTES) if has_live(folder) else (BATCH_EVENTS, BATCH_BYTES)
 
 
 def read_tasks(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
     """Read all sources, with processes if there is much to read; batches of one source stay in order."""
-    if sum(task.row.size - task.row.offset for task in tasks) < WORKER_BYTES or _processors() == 1:
-        return _read_here(tasks, protection)
-    return _read_in_processes(tasks, protection)
+    is_little = bytes_to_read(tasks) < WORKER_BYTES or _processors() == 1
+    return _read_here(tasks, protection) if is_little else _read_in_processes(tasks, protection)
+
+
+def bytes_to_read(tasks: list[Task]) -> int:
+    return sum(task.row.size - task.row.offset for task in tasks)
 
 
 def _processors() -> int:
@@ -109,10 +102,10 @@ def _read_task(task: Task, redactor: Redactor) -> Iterator[Reading]:
         yield from read_batches(get_adapter(task.source.agent), task, redactor)
         yield Finished(task)
     except RecollectError as error:
-        yield Failure(task, error.message)
+        yield Finished(task, error.message)
     except Exception as error:  # one source must not end the sweep; it is listed by `recollect status --problems`
         # It may have been a lack of memory and not the file: the next sweep tries it again.
-        yield Failure(task._replace(row=unsettled(task.row)), f"{type(error).__name__}: {error}"[:500])
+        yield Finished(task._replace(row=unsettled(task.row)), f"{type(error).__name__}: {error}"[:500])
 
 
 def _read_in_processes(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
@@ -141,11 +134,11 @@ class _Crew:
         self._protection = protection
         self._lock = threading.Lock()
         # Not a bounded Queue: an interrupt while waiting for one breaks its lock.
-        self._results: SimpleQueue[Failure | Finished | bytearray | None] = SimpleQueue()
+        self._results: SimpleQueue[Finished | bytearray | None] = SimpleQueue()
         self._room = threading.Semaphore(_WAITING_BATCHES)
         self.is_stopped = threading.Event()
 
-    def get(self) -> Failure | Finished | bytearray | None:
+    def get(self) -> Finished | bytearray | None:
         """The next thing that was read, a batch as it was sent; None when one of the threads is done."""
         result = self._results.get()
         self._room.release()
@@ -171,7 +164,7 @@ class _Crew:
                 self._put(pickle.loads(_receive(connection)))
             except (EOFError, OSError):
                 # Not the file's fault, as far as anyone knows: the next sweep tries it again.
-                self._put(Failure(task._replace(row=unsettled(task.row)), "the reader process died"))
+                self._put(Finished(task._replace(row=unsettled(task.row)), "the reader process died"))
                 return self._next_task()
             task = self._next_task()
         return None
@@ -180,7 +173,7 @@ class _Crew:
         with self._lock:
             return None if self.is_stopped.is_set() else next(self._waiting, None)
 
-    def _put(self, result: Failure | Finished | bytearray | None) -> None:
+    def _put(self, result: Finished | bytearray | None) -> None:
         while not self.is_stopped.is_set():
             if self._room.acquire(timeout=0.2):
                 self._results.put(result)
@@ -245,17 +238,3 @@ def _receive_bytes(connection: socket.socket, size: int) -> bytearray:
             raise EOFError
         view = view[count:]
     return data
-
-
-def pack_batch(batch: Batch) -> bytes:
-    parts = [(part.native_id, part.rows, part.frames, part.texts, part.facts, part.named) for part in batch.streams]
-    return _encode((batch.source, parts, batch.problems, batch.skipped, batch.lines, batch.bytes, batch.redacted_with))
-
-
-def unpack_batch(data: bytes | bytearray) -> Batch:
-    source, parts, problems, skipped, lines, size, rules = _decode(data)
-    streams = [
-        StreamBatch(name, rows, frames, texts, Facts(*facts), named)
-        for name, rows, frames, texts, facts, named in parts
-    ]
-    return Batch(source, streams, problems, skipped, lines, size, rules)

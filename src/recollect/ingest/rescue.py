@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from recollect.agentkit.files import Cursor, Source, open_beneath
-from recollect.agentkit.lines import FINGERPRINT_BYTES, LineReader, fingerprint
+from recollect.agentkit.log import FINGERPRINT_BYTES, LineReader, fingerprint
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.files import remove, sync

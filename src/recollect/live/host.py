@@ -176,7 +176,7 @@ class Live:
     def media(self, session: str) -> list[Media]:
         """The files attached to a session, and what became of each; `media_roots` are searched for moved ones."""
         row = self._appender.get(session)
-        payloads = self._store.payloads.iter(SessionKey(row.agent, row.native_id), self._store.live.media(row))
+        payloads = self._store.payloads.iter(SessionKey(row.agent, row.native_id), self._store.live.places(row))
         references = [item for payload in payloads for item in orjson.loads(payload)["media"]]
         return find_states(references, self._media_roots)
 
@@ -185,7 +185,7 @@ class Live:
         row = self._appender.find(key)
         if row is None:
             return []
-        summaries = self._store.live.summaries(row) if row.first_position else []
+        summaries = self._store.live.messages(row, 1, of_summary=True) if row.first_position else []
         return self._messages(row, [*summaries, *self._store.live.messages(row, max_messages)])
 
     def _messages(self, row: LiveRow, rows: Sequence[MessageRow]) -> list[Message]:

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from recollect.agentkit.files import open_beneath
-from recollect.agentkit.lines import LINE_LIMIT_BYTES
+from recollect.agentkit.log import LINE_LIMIT_BYTES
 from recollect.agentkit.values import as_id, parse_time_ms, short_hash
 from recollect.errors import NotFound, SourceUnreadable
 from recollect.files import written_beside

@@ -362,7 +362,7 @@ class Transcripts:
         row = self._appender.find(_name(key))
         if row is None:
             return None
-        places = self._store.live.appended(row, READER)
+        places = self._store.live.places(row, READER)
         payloads = self._store.payloads.iter(SessionKey(row.agent, row.native_id), places)
         entries = (self._sdk.entry_of(orjson.loads(payload)) for payload in payloads)
         return [entry for entry in entries if entry is not None] or None

@@ -160,7 +160,7 @@ def sessions_of(store: Store, filters: Filters) -> SessionFilter:
     scope = _scope(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
     if not scope.events.choices:
         return scope.timed
-    streams = store.words.streams_of(_with_streams(store, scope).events)
+    streams = store.words.sessions_with(None, _with_streams(store, scope).events)
     having = store.sessions.trees(store.events.keys(streams).values())
     return scope.timed._replace(uids=frozenset(having))
 

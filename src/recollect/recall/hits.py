@@ -347,7 +347,9 @@ class Hits:
 
     def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]
-        before, after = self._store.events.around(header, self._context)
+        near = self._store.events.near
+        before = near(header, count=self._context, is_before=True)[::-1] if self._context else []
+        after = near(header, count=self._context) if self._context else []
         text, lowered, span = self._texts[event.id], self._texts.folded(event.id), self._spans.get(event.id)
         words = (lowered[slice(*span)],) if span else _words(lowered, patterns)
         return Match(

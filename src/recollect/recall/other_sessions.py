@@ -18,6 +18,8 @@ from recollect.kinds import (
     DECISION,
     ERROR,
     HUMAN_INTERVENTION,
+    KIND_FAMILY,
+    TOOL_CALL,
     TOOL_RESULT,
     USER_MSG,
     WARM_UP,
@@ -309,9 +311,9 @@ def _discussion(
     by_agent = None if is_printed else next((match for match, _ in exchange if match.kind in _BY_AGENT), None)
     asked = events[by_user.event_uid] if by_user else headers.request_of(event)
     said = events[by_agent.event_uid] if by_agent else headers.answer_to(event, is_last=best.kind in _BY_USER)
-    steps = headers.calls_after(event, _NEXT_STEPS) if is_printed else []
+    steps = headers.near(event, KIND_FAMILY[TOOL_CALL], count=_NEXT_STEPS) if is_printed else []
     is_asking = "?" in passages.text(headers.answer_to(event, is_last=True) or event)[-_END_CHARS:]
-    reply = passages.text(headers.next_request(event)) if is_asking else ""
+    reply = passages.text(next(iter(headers.near(event, (USER_MSG,))), None)) if is_asking else ""
     return Discussion(
         **_named(hit) | {"session_uid": best.session_uid},  # a sub-agent's, maybe
         at=best.ts or hit.started_at,

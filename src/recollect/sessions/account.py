@@ -133,7 +133,8 @@ def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
     guessed = Counter(map(project_of, guesses.values()))
     projects = {project_of(ref) for ref in store.session_rows.task_refs()}
     projects |= {project for project, sessions in guessed.items() if sessions > 1}
-    store.session_rows.set_task_refs({key: ref for key, ref in guesses.items() if project_of(ref) in projects})
+    refs = {key: (ref,) for key, ref in guesses.items() if project_of(ref) in projects}
+    store.session_rows.set(("task_ref",), refs)
 
 
 def _before_first(relations: Relations, sums: Sequence["_Sum"]) -> dict[SessionKey, bytes]:

@@ -19,16 +19,7 @@ from typing import Any, TypeVar
 from recollect.agents import adapters
 from recollect.kinds import SessionKey, session_uid
 from recollect.schema import name_half
-from recollect.store import (
-    HALF_BYTES,
-    MAIN_GROUP,
-    Ancestry,
-    Candidate,
-    GroupRow,
-    SharedResponse,
-    Store,
-    path_key,
-)
+from recollect.store import HALF_BYTES, MAIN_GROUP, Ancestry, Candidate, GroupRow, SharedResponse, Store, path_key
 
 _T = TypeVar("_T")
 
@@ -62,7 +53,7 @@ class Relations:
         while new:
             known |= new
             new = self._read(store, new) - known
-        self._held = store.streams.held(known)
+        self._held = set(store.events.streams(known))
         self._above = {key: (self._named_by(key) - {key}) & self._held for key in known}
         self._below: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         self._spawned: dict[SessionKey, set[SessionKey]] = defaultdict(set)
@@ -278,19 +269,23 @@ def _mark_usage(store: Store, relations: Relations, first_own_ms: Callable[[Sess
     holders: dict[str, list[SharedResponse]] = defaultdict(list)
     for response in store.lineage.shared_responses(relations.family(store.streams.dirty())):
         holders[response.usage_id].append(response)
-    marks: list[tuple[bool, SessionKey, str]] = []
+    marks: list[tuple[tuple[int, ...], SessionKey, str]] = []
     figures: list[tuple[tuple[int, ...], SessionKey, str]] = []
     for group in (group for held in holders.values() for group in _connected(held, relations)):
         owner = _owner(group, relations, first_own_ms, lambda response: response.key.native_id)
         # A source that is read later may turn a relation round, so marks are taken back as well as set.
-        marks += [(held is not owner, held.key, held.usage_id) for held in group if (held is not owner) != held.is_copy]
+        marks += [
+            ((int(held is not owner),), held.key, held.usage_id)
+            for held in group
+            if (held is not owner) != held.is_copy
+        ]
         largest = tuple(map(max, zip(*(held.figures for held in group), strict=True)))
         if owner.figures != largest:
             figures.append((largest, owner.key, owner.usage_id))
     if marks:
-        store.lineage.set_usage_copies(marks)
+        store.lineage.set_usage(marks, ("is_copy",))
     if figures:
-        store.lineage.set_figures(figures)
+        store.lineage.set_usage(figures)
 
 
 def _connected(held: list[SharedResponse], relations: Relations) -> Iterator[list[SharedResponse]]:
@@ -345,7 +340,7 @@ def assign_groups(store: Store) -> int:
     members = store.session_rows.places()
     by_home = _by_home(store, groups)
     by_uid = {member.session_uid: member for member in members}
-    changes = []
+    changes: dict[SessionKey, tuple[str]] = {}
     for member in members:
         origin = member  # the session that this one comes from in the end, of those that are stored
         for _ in range(_DEEPEST):
@@ -356,9 +351,8 @@ def assign_groups(store: Store) -> int:
             origin = source
         group = origin.group if origin.key is not None else by_home.get(origin.session) or _by_path(groups, origin.cwd)
         if group != member.group:
-            changes.append((group, member.session))
-    if changes:
-        store.groups.set_groups(changes)
+            changes[member.session] = (group,)
+    store.session_rows.set(("group",), changes)
     return len(changes)
 
 

@@ -135,14 +135,14 @@ def name_repos(store: Store, domains: Mapping[str, str]) -> None:
     checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known}, in_git)
     name = cache(checkouts.repo)  # many sessions work at one place
     roots = {place.session_uid: place for place in known}
-    changes = []
+    changes = {}
     for place in known:
         base = roots.get(place.root_session_uid, place)  # a sub-agent works where its root does
         repo = name(base.cwd, base.git_root, base.git_remote)
         domain = domain_of(repo, domains)
         if (repo, domain) != (place.repo, place.domain):
-            changes.append((repo, domain, place.agent, place.native_session_id))
-    store.session_rows.set_repos(changes)
+            changes[place.session] = repo, domain
+    store.session_rows.set(("repo", "domain"), changes)
 
 
 _LONGEST_BYTES = 1024 * 1024

@@ -29,8 +29,8 @@ recollect.store.batch: Batch CostTotalRow EventRow Facts ProblemRow SourceRow St
 recollect.store.batch: leave_out sessions_of without_text
 recollect.store.check: MARK_NAME Check forget_marks iter_damaged_pages read_marks write_marks
 recollect.store.intake: Intake Written merge_infos second_uid
-recollect.store.ledger: LEDGER_NAME Ledger LedgerRecord
-recollect.store.payloads.packs: Frame iter_frames unpack_entry
+recollect.store.ledger: LEDGER_NAME Ledger
+recollect.store.payloads.packs: iter_frames unpack_entry
 recollect.store.payloads.rewrite: RESCAN_UNFINISHED Rewrites
 recollect.store.payloads.writer: Description LivePack Moved Origin describe hash_source make_frames origin_of
 recollect.store.payloads.writer: source_of_host
@@ -41,9 +41,8 @@ recollect.store.sqlite.database: NETWORK_FILE_SYSTEMS PAGE_BYTES file_system_typ
 recollect.store.sqlite.locks: SweepState has_live is_sweeping note_finished note_progress note_tokens push_lock
 recollect.store.sqlite.locks: read_sweep_state read_tokens read_watch_state sweep_lock watch_lock work_folder write_lock
 recollect.store.sqlite.room: give_up_spare
-recollect.store.sqlite.snapshot: copy_database frozen restore_copy
+recollect.store.sqlite.snapshot: copy_database frozen keep_copy restore_copy
 recollect.store.tables.activity: BLOCK_HOURS Activity ActivityRow Span SpentRow StatRow UseRow
-recollect.store.tables.annotations: Annotation AnnotationTable
 recollect.store.tables.copies: COPY SET_ASIDE ArchiveTable Copies
 recollect.store.tables.digest_rows: DigestRow DigestRows Pending
 recollect.store.tables.erase: Erasure
@@ -52,23 +51,21 @@ recollect.store.tables.events: MAY_REPEAT PIECE_BYTES TOLD_RETRY EventHeader in_
 recollect.store.tables.evictions: DATA_LOSS LAST_COPY_EVICTED Base Evicted Eviction EvictionTable RetentionEvent
 recollect.store.tables.facts: AMENDMENT NOTE PINNED PROMOTED ExchangeRow FactRow FactTable Note StoredFact
 recollect.store.tables.fulltext: Fulltext
-recollect.store.tables.groups: LAST_CHANGE MAIN_GROUP BookmarkRow Change GroupRow GroupTable Pointer
+recollect.store.tables.groups: LAST_CHANGE MAIN_GROUP AnnotationTable BookmarkRow GroupRow GroupTable Pointer
 recollect.store.tables.kept: ACCOUNT DIGEST Boundary Kept KeptState KeptStates Rules
-recollect.store.tables.lasting: Lasting redact_rows
-recollect.store.tables.lineage: Candidate Lineage Request SharedResponse
+recollect.store.tables.lasting: Lasting missing_records redact_rows restore_records
 recollect.store.tables.live: MEDIA SUMMARY LiveRow LiveSessions MessageRow
 recollect.store.tables.raw: HeldSession HeldStream RawCache Sizes
 recollect.store.tables.session_rows: Place SessionRow SessionRows
 recollect.store.tables.sessions: ANY_SESSION SORTS SessionFilter SessionHeader
 recollect.store.tables.sources: KnownSource Sources path_key
-recollect.store.tables.steps: Response Step Steps StoredSession
+recollect.store.tables.steps: Candidate Lineage Request Response SharedResponse Step Steps StoredSession
 recollect.store.tables.streams: HALF_BYTES Ancestry NamedValues Streams by_root
 recollect.store.tables.texts: Redaction Texts UnreadLine
 recollect.store.tables.tombstones: FORGOTTEN HIDDEN TOMBSTONE Exclusion Exclusions Tombstone Tombstones TombstoneTable
 recollect.store.tables.tombstones: hidden_path without_forgotten
 """
 # The records and functions that cross the door load on first use: a search needs hardly any of them.
-_load = lazy_names(__name__, _NAMES)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -89,8 +86,8 @@ if TYPE_CHECKING:
     )
     from recollect.store.check import MARK_NAME, Check, forget_marks, iter_damaged_pages, read_marks, write_marks
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
-    from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
-    from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
+    from recollect.store.ledger import LEDGER_NAME, Ledger
+    from recollect.store.payloads.packs import iter_frames, unpack_entry
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
     from recollect.store.payloads.writer import (
         Description,
@@ -124,9 +121,8 @@ if TYPE_CHECKING:
         write_lock,
     )
     from recollect.store.sqlite.room import give_up_spare
-    from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
+    from recollect.store.sqlite.snapshot import copy_database, frozen, keep_copy, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, Span, SpentRow, StatRow, UseRow
-    from recollect.store.tables.annotations import Annotation, AnnotationTable
     from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digest_rows import DigestRow, DigestRows, Pending
     from recollect.store.tables.erase import Erasure
@@ -168,21 +164,29 @@ if TYPE_CHECKING:
     from recollect.store.tables.groups import (
         LAST_CHANGE,
         MAIN_GROUP,
+        AnnotationTable,
         BookmarkRow,
-        Change,
         GroupRow,
         GroupTable,
         Pointer,
     )
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptState, KeptStates, Rules
-    from recollect.store.tables.lasting import Lasting, redact_rows
-    from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
+    from recollect.store.tables.lasting import Lasting, missing_records, redact_rows, restore_records
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldSession, HeldStream, RawCache, Sizes
     from recollect.store.tables.session_rows import Place, SessionRow, SessionRows
     from recollect.store.tables.sessions import ANY_SESSION, SORTS, SessionFilter, SessionHeader
     from recollect.store.tables.sources import KnownSource, Sources, path_key
-    from recollect.store.tables.steps import Response, Step, Steps, StoredSession
+    from recollect.store.tables.steps import (
+        Candidate,
+        Lineage,
+        Request,
+        Response,
+        SharedResponse,
+        Step,
+        Steps,
+        StoredSession,
+    )
     from recollect.store.tables.streams import HALF_BYTES, Ancestry, NamedValues, Streams, by_root
     from recollect.store.tables.texts import Redaction, Texts, UnreadLine
     from recollect.store.tables.tombstones import (
@@ -200,7 +204,7 @@ if TYPE_CHECKING:
 
 
 else:
-    __getattr__ = _load
+    __getattr__ = lazy_names(__name__, _NAMES)
 
 CACHE_NAME = CACHE
 MEMORY_NAME = MEMORY
@@ -299,10 +303,6 @@ class Store:
                 f"Not available inside group `{self.group}`", "run it outside the group, without RECOLLECT_GROUP"
             )
 
-    def scoped(self, group: str) -> "Store":
-        """Return the same store as one group sees it, with connections of its own; it can only be read."""
-        return Store(self._folder, read_only=True, group=group)
-
     @property
     def _writer(self) -> "Callable[[], tuple[Database, Ledger]]":
         """Return what writes a group's own records; a group's store opens it when there is something to write."""
@@ -310,16 +310,12 @@ class Store:
 
     @cached_property
     def _own_writer(self) -> "tuple[Database, Ledger]":
-        from recollect.store.ledger import Ledger  # not needed to look something up
-
-        return Database(self._folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=False), Ledger(self._folder)
+        database = Database(self._folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=False)
+        return database, door.Ledger(self._folder)
 
     @cached_property
     def ledger(self) -> "Ledger":
-        from recollect.store.ledger import Ledger  # not needed to look something up
-
-        self.refuse_in_group()
-        return Ledger(self.folder, read_only=self.read_only)
+        return door.Ledger(self.folder, read_only=self.read_only)
 
     @property
     def databases(self) -> tuple[Database, Database]:
@@ -348,24 +344,18 @@ class Store:
 
     def restore_records(self) -> Counter[str]:
         """Put the ledger's records back into memory.db; rows that exist stay as they are."""
-        from recollect.store.tables.lasting import restore_records  # only a new or a damaged store needs them
-
         with self._memory.transaction() as connection:
-            return restore_records(connection, self.ledger.records())
+            return door.restore_records(connection, self.ledger.records())
 
     def missing_records(self) -> list[tuple[str, dict[str, Any]]]:
         """Rows of memory.db that the ledger should have too, and does not."""
-        from recollect.store.tables.lasting import missing_records  # only a damaged store needs them
-
         tables = (self.tombstones, self.copies, self.evictions, self.groups, self.facts)
         rows = [row for table in tables for row in table.records()]  # first: lines are written before rows
         return missing_records(self.ledger, rows)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
         """Keep a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
-        from recollect.store.sqlite.snapshot import keep_copy  # only needed to write
-
-        keep_copy(self._memory, is_due=is_due)
+        door.keep_copy(self._memory, is_due=is_due)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs, then note how far the store has come; done at the end of a sweep."""
@@ -374,7 +364,7 @@ class Store:
             database.checkpoint()
         if marks:
             self.keep_copy()
-            _load("write_marks")(self.folder, marks)
+            door.write_marks(self.folder, marks)
 
     def accept_as_is(self) -> None:
         """Accept the current state and clear its alarms."""
@@ -402,17 +392,23 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
     _refuse_writable_by_others(folder)
     if (folder / "replacement").exists():
-        from recollect.store.replacement import finish_replacing  # only after a restore that was killed
-
-        finish_replacing(folder)
+        door.finish_replacing(folder)
     if not (folder / MEMORY_NAME).exists() and not create:
-        _refuse_incomplete(folder)
+        # A store without its main file is not taken for an empty one.
+        left = [name for name in (CACHE_NAME, door.LEDGER_NAME, "high-water.json") if (folder / name).exists()]
+        if left:
+            what = f"{MEMORY_NAME} is missing beside {', '.join(left)}"
+            raise StoreDamaged(f"{what}: {folder}", "`recollect doctor --repair` rebuilds it")
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
+    has_packs = next((folder / "packs").glob("*/*.pack"), None) is not None
+    has_lost_cache = has_packs and not (folder / CACHE_NAME).exists()
     if create:
         _make_private_folder(folder)
-        _recover_lost_cache(folder)
+        if has_lost_cache:  # packs are read into a new one before anything is appended to them
+            with door.sweep_lock(folder):
+                door.rebuild_cache(folder, lambda path: None, lambda done, total: None)
         return Store(folder)
-    if _has_lost_cache(folder):
+    if has_lost_cache:
         raise StoreDamaged(
             f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` rebuilds it from them"
         )
@@ -432,31 +428,6 @@ def open_database(path: Path) -> Database:
     return Database(path, steps, "FULL", read_only=True)
 
 
-def _has_lost_cache(folder: Path) -> bool:
-    return not (folder / CACHE_NAME).exists() and next((folder / "packs").glob("*/*.pack"), None) is not None
-
-
-def _recover_lost_cache(folder: Path) -> None:
-    """Packs without the database that knows them are read into a new one before anything is appended to them."""
-    if _has_lost_cache(folder):
-        from recollect.store.replacement import rebuild_cache  # as good as never needed
-        from recollect.store.sqlite.locks import sweep_lock
-
-        with sweep_lock(folder):
-            rebuild_cache(folder, lambda path: None, lambda done, total: None)
-
-
-def _refuse_incomplete(folder: Path) -> None:
-    """Refuse to take a store without its main file for an empty one."""
-    from recollect.store.ledger import LEDGER_NAME  # only a damaged store needs it
-
-    left = [name for name in (CACHE_NAME, LEDGER_NAME, "high-water.json") if (folder / name).exists()]
-    if left:
-        raise StoreDamaged(
-            f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` rebuilds it"
-        )
-
-
 def open_for_reading(folder: Path, group: str | None = None) -> Store:
     """Open the store to read it, with connections of its own: waits for no writer. Raises NotFound if there is none.
 
@@ -472,8 +443,7 @@ def open_for_reading(folder: Path, group: str | None = None) -> Store:
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
     _refuse_writable_by_others(folder)
     if (folder / "replacement").exists():
-        store = open_store(folder)  # which finishes an interrupted restore
-        return store if group is None else store.scoped(group)
+        open_store(folder).close()  # which finishes an interrupted restore
     store = Store(folder, read_only=True, group=group)
     if store.is_outdated():
         store.close()

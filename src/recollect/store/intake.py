@@ -34,18 +34,15 @@ class Stored(NamedTuple):
 
 
 class Written(NamedTuple):
-    """How many events were made and how many changed."""
+    """What a transaction stored: new rows of events, those whose words are left to index, how many were replaced."""
 
-    events_new: int
+    rows: list[tuple[Any, ...]]
+    fresh: list[Fresh]
     events_replaced: int
 
-
-class Taken(NamedTuple):
-    """What a transaction stored: how much, the words of new events that are left to index, and the new rows."""
-
-    written: Written
-    fresh: list[Fresh]
-    rows: list[tuple[Any, ...]]
+    @property
+    def events_new(self) -> int:
+        return len(self.rows)
 
 
 class Intake:
@@ -62,12 +59,12 @@ class Intake:
         that opens a savepoint would make FTS5 write out what it has gathered.
         """
         with self._database.transaction() as connection:
-            taken = self.put_into(connection, batches, save_source)
+            written = self.put_into(connection, batches, save_source)
             if index:
-                index(connection, taken.fresh)
-        return taken.written
+                index(connection, written.fresh)
+        return written
 
-    def put_into(self, connection: apsw.Connection, batches: Sequence[Batch], save_source: SaveSource) -> Taken:
+    def put_into(self, connection: apsw.Connection, batches: Sequence[Batch], save_source: SaveSource) -> Written:
         """The same in a transaction that the caller began; the caller has the words indexed."""
         transaction = _Transaction(connection, self._folder)
         for batch in batches:
@@ -105,7 +102,8 @@ class _Transaction:
         if stream.next_seq > 1 and part.rows:
             fresh = _without_rebuilt(self._connection, stream.id, part.rows)
             known = find_stored(self._connection, [row[_UID] for row in fresh])
-            has_lost = _has_lost(self._connection, stream.id)
+            was_cut = f"SELECT EXISTS (SELECT 1 FROM stream_sources WHERE stream = ? AND source = {LOST})"
+            has_lost = bool(self._connection.execute(was_cut, (stream.id,)).get)
             if has_lost:
                 fresh = _without_moved(self._connection, stream.id, fresh, known)
             if known:
@@ -150,7 +148,7 @@ class _Transaction:
         seq = stream.next_seq - 1
         self._fresh.append(Fresh(stream.id, stream.pack_generation, first, part.texts, stream.stream_bytes, seq))
 
-    def finish(self) -> Taken:
+    def finish(self) -> Written:
         """Flush all payloads to the disk, then note in the database where they are."""
         self._frames.finish()
         self._connection.executemany(
@@ -161,23 +159,21 @@ class _Transaction:
                 for stream in self._changed.values()
             ],
         )
-        return Taken(Written(len(self._rows), self._events_replaced), self._fresh, self._rows)
+        return Written(self._rows, self._fresh, self._events_replaced)
 
     def _find_stream(self, batch: Batch, part: StreamBatch) -> Stream | None:
         key = (batch.source.agent, part.native_id)
         stream = self._streams.get(key) or find_stream(self._connection, *key)
         if stream is None and (part.rows or part.facts.usage or part.facts.cost_totals or part.has_events):
-            stream = self._make_stream(*key, batch.redacted_with)
+            rules = batch.redacted_with
+            self._connection.execute(
+                "INSERT INTO streams (agent, native_id, discovered_ms, redacted_with) VALUES (?, ?, ?, ?)",
+                (*key, self._begun_ms, rules or None),
+            )
+            stream = Stream(self._connection.last_insert_rowid(), *key, 1, 0, 1, 0, rules, 0)
         if stream is not None:
             self._streams[key] = stream
         return stream
-
-    def _make_stream(self, agent: str, native_id: str, rules: str) -> Stream:
-        self._connection.execute(
-            "INSERT INTO streams (agent, native_id, discovered_ms, redacted_with) VALUES (?, ?, ?, ?)",
-            (agent, native_id, self._begun_ms, rules or None),
-        )
-        return Stream(self._connection.last_insert_rowid(), agent, native_id, 1, 0, 1, 0, rules, 0)
 
 
 def find_stream(connection: apsw.Connection, agent: str, native_id: str) -> Stream | None:
@@ -208,12 +204,6 @@ def _without_rebuilt(connection: apsw.Connection, stream: int, rows: list[tuple[
     own = [row for row in rows if not row[_FLAGS] & IS_REBUILT]
     sql = f"SELECT EXISTS (SELECT 1 FROM events WHERE stream = ? AND NOT flags & {IS_REBUILT})"
     return rows if len(own) == len(rows) or not connection.execute(sql, (stream,)).get else own
-
-
-def _has_lost(connection: apsw.Connection, stream: int) -> bool:
-    """Check whether a log of the session was cut since it was read."""
-    sql = f"SELECT EXISTS (SELECT 1 FROM stream_sources WHERE stream = ? AND source = {LOST})"
-    return bool(connection.execute(sql, (stream,)).get)
 
 
 def _without_moved(
@@ -266,16 +256,16 @@ def _put_positions(connection: apsw.Connection, rows: list[tuple[Any, ...]], kno
     The last position of all files counts, so that the order of a session does not depend on which was read first; but
     none that is clamped counts beside one that is not.
     """
-    places = [(row[_POSITION], row[_FLAGS] & IS_CLAMPED, row[_UID]) for row in rows if row[_UID] in known]
-    better = [place for place in places if _rank(*place[:2]) > _rank(known[place[2]].position, known[place[2]].flags)]
+    better = [
+        (row[_POSITION], row[_FLAGS] & IS_CLAMPED, row[_UID])
+        for row in rows
+        if (stored := known.get(row[_UID])) is not None
+        and (not row[_FLAGS] & IS_CLAMPED, row[_POSITION]) > (not stored.flags & IS_CLAMPED, stored.position)
+    ]
     connection.executemany(
         f"UPDATE events SET position = ?, flags = (flags & {~IS_CLAMPED}) | ? WHERE event_uid = ?", better
     )
     return bool(better)
-
-
-def _rank(position: int, flags: int) -> tuple[bool, int]:
-    return not flags & IS_CLAMPED, position
 
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:

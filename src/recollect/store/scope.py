@@ -191,12 +191,12 @@ class Scope:
             return
         connection.authorizer = None
         try:
-            self._take_in(connection)
+            self._read_sessions(connection)
         finally:
             connection.authorizer = self._authorizer(self.cache)
         self._version = version
 
-    def _take_in(self, connection: apsw.Connection) -> None:
+    def _read_sessions(self, connection: apsw.Connection) -> None:
         keys = self.memory.rows("SELECT agent, native_session_id FROM sessions")
         connection.execute("DELETE FROM temp.scope_streams")
         connection.execute(

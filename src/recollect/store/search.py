@@ -149,8 +149,12 @@ class Words:
         months = self.months() if match else {}
         return {month: int(self._rows(sql.format(table_of(month)), (match,))[0][0]) for month in months}
 
-    def sessions_with(self, wanted: Wanted, chosen: EventFilter) -> set[int]:
-        """Sessions with an event that matches and that a filter lets through."""
+    def sessions_with(self, wanted: Wanted | None, chosen: EventFilter) -> set[int]:
+        """Sessions with an event that a filter lets through and, if anything is wanted, that matches."""
+        if wanted is None:
+            conditions, values = _conditions(chosen)
+            rows = iter(self._rows(f"SELECT DISTINCT stream FROM events e WHERE {conditions}", values))
+            return {stream for (stream,) in rows}
         rows = self._matching("DISTINCT e.stream", wanted, chosen, self._by_number if chosen.is_of_sessions else "")
         return {stream for (stream,) in rows}
 
@@ -236,11 +240,6 @@ class Words:
             [*values, limit],
         )
         return [Scored(*row) for row in rows]
-
-    def streams_of(self, chosen: EventFilter) -> set[int]:
-        """Return the sessions held that have an event which a filter lets through."""
-        conditions, values = _conditions(chosen)
-        return {stream for (stream,) in self._rows(f"SELECT DISTINCT stream FROM events e WHERE {conditions}", values)}
 
     def latest(self, chosen: EventFilter, of_session: int) -> list[Scored]:
         """Return the last events of each session, of those that a filter lets through; the newest first."""

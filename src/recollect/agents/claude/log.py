@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from recollect.agentkit.lines import LineReader
-from recollect.agentkit.log import NOTHING, Unreadable, read_log, read_rewritten
+from recollect.agentkit.log import NOTHING, LineReader, Unreadable, read_log, read_rewritten
 from recollect.agentkit.protocol import CostTotal, Cursor, EventRecord, Record, SessionInfo, Source, Usage
 from recollect.agentkit.values import (
     as_id,

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from recollect.agentkit.runner import Ended, Heard, HomeSettings, Message, Said, Started, Task
+from recollect.agentkit.optional import Ended, Heard, HomeSettings, Message, Said, Started, Task
 
 
 class Dialogue:

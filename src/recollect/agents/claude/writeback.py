@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.writeback import Action, Draft, Item, actions_of, losses_of
+from recollect.agentkit.optional import Action, Draft, Item, actions_of, losses_of
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
 from recollect.agents.claude.native.conversation import dump
 from recollect.agents.claude.prompts import USER_SHELL

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import (
     MALFORMED,
     NOTHING,
+    LineReader,
     Log,
     PackedLineReader,
     Unreadable,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from recollect.agentkit.runner import Calls, Ended, Heard, HomeSettings, Message, Said, Started, Task, error_of
+from recollect.agentkit.optional import Calls, Ended, Heard, HomeSettings, Message, Said, Started, Task, error_of
 
 
 class Dialogue:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.writeback import Action, Draft, Item, actions_of, losses_of
+from recollect.agentkit.optional import Action, Draft, Item, actions_of, losses_of
 from recollect.errors import NotFound, Unsupported
 from recollect.kinds import AUTOMATION
 from recollect.schema import Session

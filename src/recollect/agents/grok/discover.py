@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recollect.agentkit.files import Source, iter_files, unreadable_folders
-from recollect.agentkit.lines import fingerprint
+from recollect.agentkit.log import fingerprint
 from recollect.agentkit.values import as_id
 
 AGENT = "grok"

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from recollect import kinds
-from recollect.agentkit.lines import LineReader, salvage
-from recollect.agentkit.log import REBUILT, Log, read_log, read_rewritten
+from recollect.agentkit.log import REBUILT, LineReader, Log, read_log, read_rewritten, salvage
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_mapping, as_text, call_key, summarise
 from recollect.agents.grok import discover, events, side_files

@@ -12,8 +12,7 @@ import msgspec
 import orjson
 from msgspec import Raw, Struct, field
 
-from recollect.agentkit.lines import salvage
-from recollect.agentkit.log import Unreadable
+from recollect.agentkit.log import Unreadable, salvage
 from recollect.agentkit.values import as_id, as_mapping, media_reference
 from recollect.agents.grok.discover import ID_CHARS
 

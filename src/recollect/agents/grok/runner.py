@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.runner import Calls, Ended, Heard, HomeSettings, Message, Reply, Said, Started, Task, error_of
+from recollect.agentkit.optional import Calls, Ended, Heard, HomeSettings, Message, Reply, Said, Started, Task, error_of
 
 
 class Dialogue:

@@ -12,8 +12,16 @@ import msgspec
 import orjson
 
 from recollect import kinds
-from recollect.agentkit.lines import KEPT_BAD_BYTES, LineReader, salvage
-from recollect.agentkit.log import NOTHING, Log, Unreadable, bad_document, parse_document
+from recollect.agentkit.log import (
+    KEPT_BAD_BYTES,
+    NOTHING,
+    LineReader,
+    Log,
+    Unreadable,
+    bad_document,
+    parse_document,
+    salvage,
+)
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, parse_time_ms, summarise, text_in
 from recollect.agents.grok.discover import session_name

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from recollect.agentkit.writeback import Action, Draft, Item, actions_of, losses_of
+from recollect.agentkit.optional import Action, Draft, Item, actions_of, losses_of
 from recollect.clock import as_datetime
 from recollect.errors import NotFound, Unsupported
 from recollect.schema import Session

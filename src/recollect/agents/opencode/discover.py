@@ -7,8 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from recollect.agentkit.database import read_database
-from recollect.agentkit.files import Source
+from recollect.agentkit.files import Source, read_database
 
 AGENT = "opencode"
 DATABASE, SESSION = "database", "session"

@@ -16,9 +16,8 @@ import orjson
 
 from recollect import kinds
 from recollect.agentkit.calls import error_line, shell_kind
-from recollect.agentkit.database import read_database
-from recollect.agentkit.files import Cursor, Source, open_beneath
-from recollect.agentkit.lines import KEPT_BAD_BYTES
+from recollect.agentkit.files import Cursor, Source, open_beneath, read_database
+from recollect.agentkit.log import KEPT_BAD_BYTES
 from recollect.agentkit.protocol import BadLine, Checkpoint, EventRecord, Record, SessionInfo, Skipped, Usage
 from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, media_reference, positive_int, summarise
 from recollect.agents.opencode import discover

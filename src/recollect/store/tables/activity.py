@@ -330,33 +330,23 @@ def _last_failure(packed: str) -> dict[str, Any]:
     }
 
 
-def put_activity(
-    connection: apsw.Connection,
-    rows_by_digest: Sequence[tuple[int, Sequence[ActivityRow], Sequence[UseRow], Sequence[UseRow]]],
-) -> None:
-    """Write the activity (by minute, tool and command) of sessions' held events, by their digests."""
-    _insert(connection, ACTIVITY, ActivityRow, [(one, row) for one, rows, _, _ in rows_by_digest for row in rows])
-    _insert(connection, TOOL_USE, UseRow, [(one, row) for one, _, rows, _ in rows_by_digest for row in rows])
-    _insert(connection, COMMAND_USE, UseRow, [(one, row) for one, _, _, rows in rows_by_digest for row in rows])
+_PARTS_OF_DIGEST = ((ACTIVITY, ActivityRow._fields), (TOOL_USE, UseRow._fields), (COMMAND_USE, UseRow._fields))
 
 
-def _insert(
-    connection: apsw.Connection,
-    table: Table,
-    record: type[ActivityRow] | type[UseRow],
-    rows: Sequence[tuple[int, ActivityRow | UseRow]],
-) -> None:
-    names, marks = ", ".join(record._fields), ", ".join("?" * len(record._fields))
-    connection.executemany(
-        f"INSERT INTO {table.name} (digest, is_sealed, {names}) VALUES (?, 0, {marks})",
-        [(digest, *row) for digest, row in rows],
-    )
+def put_activity(connection: apsw.Connection, digest: int, *parts: Sequence[ActivityRow] | Sequence[UseRow]) -> None:
+    """Write the activity of a session's held events by minute, by tool and by command."""
+    for (table, names), rows in zip(_PARTS_OF_DIGEST, parts, strict=True):
+        marks = ", ".join("?" * len(names))
+        connection.executemany(
+            f"INSERT INTO {table.name} (digest, is_sealed, {', '.join(names)}) VALUES (?, 0, {marks})",
+            [(digest, *row) for row in rows],
+        )
 
 
 def drop_activity(connection: apsw.Connection, digest: int) -> None:
     """Delete what was counted of a session's held events."""
-    for table in ("activity", "tool_use", "command_use"):
-        connection.execute(f"DELETE FROM {table} WHERE digest = ? AND NOT is_sealed", (digest,))
+    for table, _ in _PARTS_OF_DIGEST:
+        connection.execute(f"DELETE FROM {table.name} WHERE digest = ? AND NOT is_sealed", (digest,))
 
 
 def seal_activity(connection: apsw.Connection, digest: int, *, is_sealed: bool) -> None:
@@ -364,7 +354,7 @@ def seal_activity(connection: apsw.Connection, digest: int, *, is_sealed: bool) 
 
     Or have the next count replace it, when all events are held again.
     """
-    for table in (ACTIVITY, TOOL_USE, COMMAND_USE):
+    for table, _ in _PARTS_OF_DIGEST:
         columns = ", ".join(column.name for column in table.columns if column.name not in ("digest", "is_sealed"))
         connection.execute(
             f"INSERT INTO {table.name} (digest, is_sealed, {columns})"

@@ -14,13 +14,7 @@ from recollect.clock import as_ms
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
-from recollect.store.tables.activity import (
-    ActivityRow,
-    UseRow,
-    drop_activity,
-    put_activity,
-    seal_activity,
-)
+from recollect.store.tables.activity import ActivityRow, UseRow, drop_activity, put_activity, seal_activity
 from recollect.store.tables.digests import Digests
 from recollect.store.tables.facts import (
     ExchangeRow,
@@ -47,6 +41,7 @@ from recollect.store.tables.table import (
 
 if TYPE_CHECKING:
     from recollect.schema import Signal
+
 
 # `sealed` is the digest as it was when raw was last dropped: held events extend it. `checked_by` is the distiller that
 # looked last; `digest` is NULL where a line in the root's digest is enough.
@@ -363,13 +358,28 @@ def _replace(
     connection.executemany(
         f"INSERT INTO digests ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         f" ON CONFLICT (id) DO UPDATE SET {updates}",
-        [(number, *_values(row, at_ms)) for number, row in numbered],
+        [
+            (number, *row[:11], row.digest and row.digest.decode(), row.digest and hash_of(row.digest), at_ms)
+            for number, row in numbered
+        ],
     )
     connection.executemany(
         "INSERT INTO signals (digest, is_sealed, signal, ts_ms, detail, count, evidence) VALUES (?, 0, ?, ?, ?, ?, ?)",
-        [(number, *_signal_values(signal)) for number, row in numbered for signal in row.signals],
+        [
+            (
+                number,
+                one.signal,
+                None if one.ts is None else as_ms(one.ts),
+                one.detail,
+                one.count,
+                orjson.dumps(one.evidence).decode(),
+            )
+            for number, row in numbered
+            for one in row.signals
+        ],
     )
-    put_activity(connection, [(number, row.activity, row.tools, row.commands) for number, row in numbered])
+    for number, row in numbered:
+        put_activity(connection, number, row.activity, row.tools, row.commands)
     put_exchanges(connection, [(number, row.exchanges) for number, row in numbered])
     put_facts(connection, [(number, row.facts) for number, row in numbered], at_ms)
     # Last: any upsert makes the index flush what it has gathered.
@@ -378,13 +388,3 @@ def _replace(
         [(number, row.text) for number, row in numbered if row.digest is not None],
     )
     put_fact_words(connection, [number for number, _ in numbered])
-
-
-def _values(row: DigestRow, at_ms: int) -> tuple[Any, ...]:
-    digest = None if row.digest is None else row.digest.decode()
-    return *row[:11], digest, None if row.digest is None else hash_of(row.digest), at_ms
-
-
-def _signal_values(signal: "Signal") -> tuple[Any, ...]:
-    ts_ms = None if signal.ts is None else as_ms(signal.ts)
-    return signal.signal, ts_ms, signal.detail, signal.count, orjson.dumps(signal.evidence).decode()

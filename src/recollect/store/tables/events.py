@@ -13,11 +13,9 @@ from recollect.kinds import (
     FILES_LANE,
     HISTORY_LANE,
     HUMAN_INTERVENTION,
-    KIND_FAMILY,
     LIFECYCLE,
     QUEUE_ONLY,
     STAND_IN_LANE,
-    TOOL_CALL,
     USER_MSG,
     SessionKey,
 )
@@ -257,19 +255,20 @@ class Events:
         )
         return {SessionKey(agent, native_id): stream for agent, native_id, stream in rows}
 
-    def around(self, event: EventHeader, count: int) -> tuple[list[EventHeader], list[EventHeader]]:
-        """Return so many events before and after one in its lane: what a side file holds did not happen next."""
-        if not count:
-            return [], []
-        before, after = (
-            self._chosen(
-                f"stream = ? AND lane = ? AND (position, event_uid) {sign} (?, ?)"
-                f" ORDER BY position {order}, event_uid {order} LIMIT ?",
-                (event.stream, event.lane, event.position, event.event_uid, count),
-            )
-            for sign, order in (("<", "DESC"), (">", "ASC"))
+    def near(
+        self, event: EventHeader, kinds: Sequence[str] = (), *, count: int = 1, is_before: bool = False
+    ) -> list[EventHeader]:
+        """Return so many events (of some kinds) after or before one in its lane, the nearest first.
+
+        What a side file holds is in another lane: it did not happen next.
+        """
+        sign, order = ("<", "DESC") if is_before else (">", "ASC")
+        of_kinds = f" AND kind IN ({', '.join(map(repr, kinds))})" if kinds else ""
+        return self._chosen(
+            f"stream = ? AND lane = ? AND (position, event_uid) {sign} (?, ?){of_kinds}"
+            f" ORDER BY position {order}, event_uid {order} LIMIT ?",
+            (event.stream, event.lane, event.position, event.event_uid, count),
         )
-        return before[::-1], after
 
     def ends(self, streams: Collection[int]) -> dict[int, tuple[EventHeader | None, EventHeader | None]]:
         """Return the first request of each session, and the last event that says how it ended."""
@@ -287,7 +286,8 @@ class Events:
         """Return a session's first request, or its last; `is_own`: of those not taken over from another."""
         order = "lane, position DESC, event_uid DESC" if is_last else _ORDER
         own = " AND copy_of IS NULL" if is_own else ""
-        return self._first(f"stream = ? AND kind = ?{own} ORDER BY {order}", (stream, USER_MSG))
+        first = self._chosen(f"stream = ? AND kind = ?{own} ORDER BY {order} LIMIT 1", (stream, USER_MSG))
+        return next(iter(first), None)
 
     def requests(self, streams: Collection[int]) -> list[str]:
         """Return what was asked for in these sessions, in a line each."""
@@ -303,13 +303,9 @@ class Events:
     def named(self, streams: Collection[int], part: str) -> list[EventHeader]:
         """Events of these sessions whose uid begins or ends so."""
         condition = "stream IN (SELECT value FROM json_each(?1)) AND (hex(event_uid) LIKE ?2 || '%'"
-        is_hex = part.isascii() and part.isalnum()
-        return (
-            self._chosen(f"{condition} OR hex(event_uid) LIKE '%' || ?2)", (json_list(streams), part)) if is_hex else []
-        )
-
-    def _first(self, condition: str, bindings: Sequence[Any]) -> EventHeader | None:
-        return next(iter(self._chosen(f"{condition} LIMIT 1", bindings)), None)
+        if not (part.isascii() and part.isalnum()):
+            return []
+        return self._chosen(f"{condition} OR hex(event_uid) LIKE '%' || ?2)", (json_list(streams), part))
 
     def _chosen(self, condition: str, bindings: Sequence[Any]) -> list[EventHeader]:
         return self._database.read(EventHeader, f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
@@ -327,36 +323,17 @@ class Events:
 
     def request_of(self, event: EventHeader) -> EventHeader | None:
         """Return the request that an event answers: the last one before it in its lane."""
-        return self._first(
-            "stream = ? AND lane = ? AND kind = ? AND (position, event_uid) < (?, ?)"
-            " ORDER BY position DESC, event_uid DESC",
-            (event.stream, event.lane, USER_MSG, event.position, event.event_uid),
-        )
-
-    def next_request(self, event: EventHeader) -> EventHeader | None:
-        """Return what the user said next after an event in its lane."""
-        return self._first(
-            "stream = ? AND lane = ? AND position > ? AND kind = ? ORDER BY position",
-            (event.stream, event.lane, event.position, USER_MSG),
-        )
+        return next(iter(self.near(event, (USER_MSG,), is_before=True)), None)
 
     def answer_to(self, event: EventHeader, *, is_last: bool) -> EventHeader | None:
         """Return what the agent said next after an event, or last, before the following request."""
-        following = self.next_request(event)
-        end = following.position if following else 2**62
-        return self._first(
+        end = next((following.position for following in self.near(event, (USER_MSG,))), 2**62)
+        said = self._chosen(
             "stream = ? AND lane = ? AND position > ? AND position < ? AND kind IN (?, ?)"
-            f" ORDER BY position {'DESC' if is_last else 'ASC'}",
+            f" ORDER BY position {'DESC' if is_last else 'ASC'} LIMIT 1",
             (event.stream, event.lane, event.position, end, ASSISTANT_MSG, COMPLETION),
         )
-
-    def calls_after(self, event: EventHeader, count: int) -> list[EventHeader]:
-        """Return the agent's next calls after an event in its lane."""
-        kinds = ", ".join(map(repr, KIND_FAMILY[TOOL_CALL]))
-        return self._chosen(
-            f"stream = ? AND lane = ? AND position > ? AND kind IN ({kinds}) ORDER BY position LIMIT ?",
-            (event.stream, event.lane, event.position, count),
-        )
+        return next(iter(said), None)
 
     def results(self, calls: Collection[EventHeader]) -> dict[int, list[EventHeader]]:
         """Return what came of calls of a session, by call: other events with its call id, in the order of payloads."""

@@ -20,6 +20,7 @@ from recollect.text import spaced
 if TYPE_CHECKING:
     from recollect.store.ledger import Ledger, LedgerRecord
 
+
 # `fact_uid` is made of the rule, the predicate and the first event cited: the same whenever it is derived again.
 # `since_ms` is when it began to be true. What ended it follows from other facts and is not stored.
 FACTS = Table(
@@ -251,7 +252,7 @@ class FactTable:
         database, ledger = self._writer()
         ledger.append(VERDICT, data)
         with database.transaction() as connection:
-            _put_verdict(connection, data)
+            connection.execute(_PUT_VERDICT, data)
 
     def add_notes(self, notes: list[Note]) -> int:
         """Keep notes; one that is there already stays as it is. Returns how many are new."""
@@ -260,9 +261,7 @@ class FactTable:
         if new:
             database, ledger = self._writer()
             ledger.extend([(NOTE, note._asdict()) for note in new])
-            with database.transaction() as connection:
-                for note in new:
-                    _put_note(connection, note._asdict())
+            database.write_all(_PUT_NOTE, new)
         return len(new)
 
     def notes(self) -> list[tuple[Note, str | None]]:
@@ -354,21 +353,16 @@ NOTES = Table(
 )
 
 
-def _put_verdict(connection: apsw.Connection, data: dict[str, Any]) -> None:
-    connection.execute("INSERT OR REPLACE INTO verdicts VALUES (:fact_uid, :group_name, :verdict, :at_ms)", data)
-
-
-def _put_note(connection: apsw.Connection, data: dict[str, Any]) -> None:
-    marks = ", ".join(f":{name}" for name in Note._fields)
-    connection.execute(f"INSERT OR IGNORE INTO notes VALUES ({marks})", data)
+_PUT_VERDICT = "INSERT OR REPLACE INTO verdicts VALUES (:fact_uid, :group_name, :verdict, :at_ms)"
+_PUT_NOTE = f"INSERT OR IGNORE INTO notes VALUES ({', '.join('?' * len(Note._fields))})"
 
 
 def restore_verdict(connection: apsw.Connection, record: "LedgerRecord") -> None:
-    _put_verdict(connection, record.data)
+    connection.execute(_PUT_VERDICT, record.data)
 
 
 def restore_note(connection: apsw.Connection, record: "LedgerRecord") -> None:
-    _put_note(connection, record.data)
+    connection.execute(_PUT_NOTE, Note(**record.data))
 
 
 # `steps` are names of tools and families of commands with a space between two, a failed one with `!` behind it.

@@ -104,7 +104,9 @@ class Fulltext:
 
         A session read anew by a better adapter starts from nothing.
         """
-        self.drop_gone()
+        if self._database.value("SELECT 1 FROM fulltext_gone LIMIT 1"):
+            with self._database.transaction() as connection:
+                _drop_gone(connection)
         rows = self._database.rows(
             "SELECT s.id, s.agent, s.native_id, s.pack_generation,"
             " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0),"
@@ -188,14 +190,6 @@ class Fulltext:
                 ],
             )
 
-    def drop_gone(self) -> int:
-        """Take deleted events out of the index; return how many. Their words stay in the file until segments merge."""
-        waiting = int(self._database.value("SELECT count(*) FROM fulltext_gone"))
-        if waiting:
-            with self._database.transaction() as connection:
-                _drop_gone(connection)
-        return waiting
-
     def leave_no_byte(self, *, of_all: bool = True) -> None:
         """Write months anew without the words of events that are gone: all, or those that held any until now.
 
@@ -221,7 +215,11 @@ class Fulltext:
                     _write_anew(connection, month)
             else:
                 with without_overwriting(self._database), self._database.transaction() as connection:
-                    _index_again(connection, month)
+                    # Its sessions count as not indexed: they are taken out of the other months then.
+                    connection.execute(
+                        "UPDATE fulltext_marks SET bytes = 0 WHERE stream IN"
+                        f" (SELECT stream FROM events WHERE id IN (SELECT id FROM {table_of(month)}_docsize))"
+                    )
                     _drop_month(connection, month)
             give_back_pages(self._database)
         with self._database.transaction() as connection:  # last: until then they tell which months are to be written
@@ -292,16 +290,11 @@ def _drop_month(connection: apsw.Connection, month: str) -> None:
     connection.execute("DELETE FROM fulltext_months WHERE month = ?", (month,))
 
 
-def _index_again(connection: apsw.Connection, month: str) -> None:
-    """Mark the sessions with events in a month as not indexed: they are taken out of the other months then."""
-    connection.execute(
-        "UPDATE fulltext_marks SET bytes = 0 WHERE stream IN"
-        f" (SELECT stream FROM events WHERE id IN (SELECT id FROM {table_of(month)}_docsize))"
-    )
-
-
 def _drop_gone(connection: apsw.Connection) -> list[str]:
-    """Take deleted events out of the index; return the months that held any."""
+    """Take deleted events out of the index; return the months that held any.
+
+    Their words stay in the file until segments merge.
+    """
     gone = _gone(connection)
     touched = _drop(connection, gone, _months(connection))
     if gone:

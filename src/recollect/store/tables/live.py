@@ -202,12 +202,12 @@ class LiveSessions:
     def _append(
         self, connection: apsw.Connection, row: LiveRow | None, batch: Batch, changes: Mapping[str, Any]
     ) -> Written:
-        taken = self._intake.put_into(connection, [batch], Sources.save_unread)
+        written = self._intake.put_into(connection, [batch], Sources.save_unread)
         if row is not None:
             usage = [values for part in batch.streams for values in part.facts.usage]
-            _count(connection, row, taken.rows, usage, changes)
-        self._fulltext.add(connection, taken.fresh)
-        return taken.written
+            _count(connection, row, written.rows, usage, changes)
+        self._fulltext.add(connection, written.fresh)
+        return written
 
     def show(self, rows: Sequence[LiveRow]) -> list[LiveRow]:
         """Note in lasting rows when sessions were last active and how much was said; return those without one.
@@ -255,10 +255,13 @@ class LiveSessions:
         names = ("messages", "turns", "tool_calls", "media", "last_position", "created_ms", "updated_ms")
         return dict(zip(names, (value or 0 for value in row), strict=True))
 
-    def messages(self, row: LiveRow, last: int | None = None) -> list[MessageRow]:
-        """Return the messages of the session's history, oldest first; with `last`, only so many from the end."""
-        kinds = f"content_type NOT IN ('{MEDIA}', '{SUMMARY}')"
-        return self._messages(row, f"position >= {row.first_position:d} AND {kinds}", last)
+    def messages(self, row: LiveRow, last: int | None = None, *, of_summary: bool = False) -> list[MessageRow]:
+        """Return the messages of the session's history, oldest first; with `last`, only so many from the end.
+
+        `of_summary` instead: what stands for the messages before the history begins.
+        """
+        of_history = f"position >= {row.first_position:d} AND content_type NOT IN ('{MEDIA}', '{SUMMARY}')"
+        return self._messages(row, f"content_type = '{SUMMARY}'" if of_summary else of_history, last)
 
     def messages_after(self, row: LiveRow, native_id: str | None, added: Collection[str]) -> list[MessageRow]:
         """Return the messages behind one of the session, and those of `added`, oldest first."""
@@ -276,10 +279,6 @@ class LiveSessions:
         sql = f"SELECT native_id FROM events WHERE content_type IS NOT NULL AND {_OF_SESSION}"
         return self._cache.column(sql, (row.agent, row.native_id))
 
-    def summaries(self, row: LiveRow) -> list[MessageRow]:
-        """Return what stands for the messages before the history begins: the last summary, if there is one."""
-        return self._messages(row, f"content_type = '{SUMMARY}'", 1)
-
     def _messages(self, row: LiveRow, condition: str, last: int | None) -> list[MessageRow]:
         rows = self._cache.rows(
             f"SELECT {', '.join(MessageRow._fields)} FROM events WHERE {_OF_SESSION} AND lane = ''"
@@ -288,18 +287,11 @@ class LiveSessions:
         )
         return [MessageRow(*values) for values in reversed(rows)]
 
-    def appended(self, row: LiveRow, reader: int) -> list[tuple[int, int]]:
-        """Return where the payloads of what a live host appended are, in the order it was appended in."""
-        return self._places(row, "reader = ?3", reader)
-
-    def media(self, row: LiveRow) -> list[tuple[int, int]]:
-        """Return where the payloads of a session's references to files are."""
-        return self._places(row, "content_type = ?3", MEDIA)
-
-    def _places(self, row: LiveRow, condition: str, value: int | str) -> list[tuple[int, int]]:
-        order = "ORDER BY payload_start"
-        sql = f"SELECT payload_start, payload_bytes FROM events WHERE {_OF_SESSION} AND {condition} {order}"
-        return self._cache.rows(sql, (row.agent, row.native_id, value))
+    def places(self, row: LiveRow, reader: int | None = None) -> list[tuple[int, int]]:
+        """Return where the payloads are of what a live host appended, in that order; else of references to files."""
+        sql = f"SELECT payload_start, payload_bytes FROM events WHERE {_OF_SESSION} AND"
+        sql += f" iif(?3 IS NULL, content_type = '{MEDIA}', reader = ?3) ORDER BY payload_start"
+        return self._cache.rows(sql, (row.agent, row.native_id, reader))
 
     def close(self) -> None:
         """Let sweeps write at their own pace again."""

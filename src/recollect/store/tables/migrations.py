@@ -43,7 +43,7 @@ def m001_memory(connection: apsw.Connection) -> None:
 
 
 def m002_views(connection: apsw.Connection) -> None:
-    from recollect.store.tables.annotations import VIEWS
+    from recollect.store.tables.groups import VIEWS
 
     connection.execute(VIEWS.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 

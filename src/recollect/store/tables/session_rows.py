@@ -1,12 +1,12 @@
 """Tier 2: the lasting row of each session, as it is declared and written. `sessions` reads it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.annotations import name_sessions
 from recollect.store.tables.digest_rows import drop_digests
+from recollect.store.tables.groups import name_sessions
 from recollect.store.tables.table import BY_SESSION, KEYS, MEMORY, TOKENS, Table, column, json_keys
 
 SESSIONS_BY_NAMES = (
@@ -210,12 +210,14 @@ class SessionRows:
         """Return the tasks of all sessions, each once."""
         return self._database.column("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")
 
-    def set_task_refs(self, refs: Mapping[SessionKey, str]) -> None:
-        """Say what sessions whose rows were just put worked on."""
-        self._database.write_all(
-            "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
-            [(ref, *key) for key, ref in refs.items()],
-        )
+    def set(self, columns: Sequence[str], values: Mapping[SessionKey, Sequence[Any]]) -> None:
+        """Write these columns of some sessions: what they worked on, their repository, their group."""
+        if values:
+            sets = ", ".join(f'"{name}" = ?' for name in columns)
+            self._database.write_all(
+                f"UPDATE sessions SET {sets} WHERE agent = ? AND native_session_id = ?",
+                [(*row, *key) for key, row in values.items()],
+            )
 
     def spawned(self, parent_uid: str) -> list[SessionKey]:
         """Return the sessions that this one spawned itself."""
@@ -246,13 +248,6 @@ class SessionRows:
         """Check whether any session belongs to a group other than the main one."""
         return self._database.value("SELECT 1 FROM sessions WHERE \"group\" <> 'main' LIMIT 1") is not None
 
-    def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
-        """Write (repo, domain, agent, native id)."""
-        if repos:
-            self._database.write_all(
-                "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
-            )
-
     def drop(self, sessions: Sequence[tuple[str, str]]) -> None:
         """Delete the rows of sessions that turned out to be none; not of evicted ones."""
         if not sessions:
@@ -269,10 +264,3 @@ class SessionRows:
         """Count the events each session had when its row was made, without sessions whose events were dropped since."""
         sql = "SELECT agent, native_session_id, event_count FROM sessions WHERE evicted_ms IS NULL"
         return {(agent, native_id): count for agent, native_id, count in self._database.rows(sql)}
-
-    def set_evicted(self, sessions: Sequence[tuple[str, str]], at_ms: int) -> None:
-        """Note that the events of sessions (agent, native id) are no longer held."""
-        if sessions:
-            self._database.write_all(
-                f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
-            )

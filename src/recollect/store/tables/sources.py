@@ -150,7 +150,7 @@ class Sources:
 
     def save(self, connection: apsw.Connection, batch: "Batch") -> int:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
-        source = self._upsert(connection, batch.source, None)
+        source = int(connection.execute(_UPSERT, (*batch.source, None, now_ms())).get)
         _make_dirty(connection, [source], at_most=_SESSIONS_OF_A_LOG)
         if batch.problems:
             connection.executemany(_INSERT_PROBLEM, [(source, *problem, now_ms()) for problem in batch.problems])
@@ -189,15 +189,13 @@ class Sources:
             (READ_ELSEWHERE, stream),
         )
 
-    def save_failure(self, row: SourceRow, failure: str) -> None:
-        """Remember that a file could not be read, so that the next sweep does not try it unchanged."""
-        with self._database.transaction() as connection:
-            self._upsert(connection, row, failure)
+    def note(self, row: SourceRow, failure: str | None = None, unread: Sequence[SourceRow] = ()) -> None:
+        """Note what a file looks like that has no cursor, so that the next sweep does not open it unchanged.
 
-    def save_container(self, container: SourceRow, unread: Sequence[SourceRow]) -> None:
-        """Note what a container looks like now, and which of its units are to be read."""
+        It could not be read, or is a container with these units to be read.
+        """
         with self._database.transaction() as connection:
-            self._upsert(connection, container, None)
+            connection.execute(_UPSERT, (*row, failure, now_ms()))
             connection.executemany(_MARK_UNREAD, [(*row._replace(mtime_ns=-1), now_ms()) for row in unread])
 
     def move(self, source: KnownSource, host: str, path: str) -> None:
@@ -223,10 +221,6 @@ class Sources:
         if ids:
             self._database.write_all("DELETE FROM sources WHERE id = ?", ids)
 
-    @staticmethod
-    def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
-        return int(connection.execute(_UPSERT, (*row, failure, now_ms())).get)
-
     def latest(self, host: str, limit: int) -> list[tuple[str, int, int]]:
         """Path, size and mtime_ns of the files that were written last, as they were when they were read."""
         return self._database.rows(
@@ -243,14 +237,11 @@ class Sources:
     def roots(self, host: str, roots: Mapping[str, Iterable[Path]]) -> dict[str, list[str]]:
         """Return the agents' homes, links resolved, below which files are known; by agent."""
         resolved = {agent: sorted({os.path.realpath(path) for path in paths}) for agent, paths in roots.items()}
-        return {
-            agent: [path for path in paths if self._has_any(host, agent, path)] for agent, paths in resolved.items()
+        sql = "SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path > ? || '/' AND path < ? || '0' LIMIT 1"
+        return {  # `0` comes after `/`
+            agent: [path for path in paths if self._database.value(sql, (host, agent, *[path_key(Path(path))] * 2))]
+            for agent, paths in resolved.items()
         }
-
-    def _has_any(self, host: str, agent: str, root: str) -> bool:
-        sql = "SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path > ? AND path < ? LIMIT 1"
-        root = os.fsencode(root).decode("utf-8", "backslashreplace")
-        return self._database.value(sql, (host, agent, f"{root}/", f"{root}0")) is not None  # `0` comes after `/`
 
     def problems(self) -> list[SkippedLine]:
         return self._database.read(

@@ -182,11 +182,6 @@ class Streams:
                 infos.setdefault(SessionKey(agent, native_id), []).append(orjson.loads(info))
         return infos
 
-    def held(self, keys: Collection[SessionKey]) -> set[SessionKey]:
-        """Return those of which any events are held."""
-        sql = f"{KEYS}SELECT agent, native_id FROM keys JOIN streams USING (agent, native_id)"
-        return set(self._keys(sql, (json_keys(keys),)))
-
     def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Ancestry]:
         """Return what sessions say of their origin: the first source that says anything counts, in a stable order."""
         rows = self._database.iter_rows(
@@ -214,11 +209,10 @@ class Streams:
 
     def derived(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Sessions that name one of these as their parent, root or base."""
-        links = ("parent_native_id", "root_native_id", "base_native_id")
         below = " UNION ".join(
             "SELECT i.agent, i.native_id FROM keys k CROSS JOIN infos i"
             f" ON i.agent = k.agent AND i.{link} = k.native_id AND i.native_id <> k.native_id"
-            for link in links
+            for link in _LINKS
         )
         return set(self._keys(KEYS + below, (json_keys(keys),)))
 
