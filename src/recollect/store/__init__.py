@@ -351,7 +351,7 @@ class Store:
         """Rows of memory.db that the ledger should have too, and does not."""
         tables = (self.tombstones, self.copies, self.evictions, self.groups, self.facts)
         rows = [row for table in tables for row in table.records()]  # first: lines are written before rows
-        return missing_records(self.ledger, rows)
+        return door.missing_records(self.ledger, rows)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
         """Keep a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
