@@ -95,7 +95,7 @@ def test_a_broken_settings_file_is_blamed_when_another_setting_is_changed(store:
 
     result = invoke("config", "capture.fresh", "off")
 
-    assert "config.toml: sometimes" in result.output
+    assert "config.toml: retention.cadence = 'sometimes'" in result.output
 
 
 def test_a_value_is_written_into_a_section_that_is_not_there_yet() -> None:
