@@ -171,7 +171,7 @@ def test_a_store_that_cannot_be_used_is_answered_with_nothing(desk: Desk, state:
     assert answers == [{}] * 5 or state == "read-only"
 
 
-@pytest.mark.parametrize("agent", filter(find_plugin_host, BUILT_IN))
+@pytest.mark.parametrize("agent", list(filter(find_plugin_host, BUILT_IN)))
 def test_hooks_are_installed_for_what_an_agent_hears_and_only_text_is_asked_for(agent: str) -> None:
     host = find_plugin_host(agent)
     assert host is not None
