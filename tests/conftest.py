@@ -40,7 +40,7 @@ def no_real_homes(
     """No test may read or write the homes of whoever runs it."""
     has_folder = "tmp_path" in request.fixturenames  # thousands of tests need none
     tmp_path = request.getfixturevalue("tmp_path") if has_folder else tmp_path_factory.getbasetemp() / "no-folder"
-    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME"):
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "no-such-home"))
     monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
     yield

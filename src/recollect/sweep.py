@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from recollect.ingest import Task
     from recollect.redact import Redactor
 
-
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
 IDLE_MS = 600_000  # after which a live session is likely to stay as it is
 

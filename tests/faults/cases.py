@@ -124,7 +124,7 @@ def _judge_rehydration(store: Path, writers: Writers, clean: Held | None, bug: s
     assert clean is not None
     expected = [event.event_uid for event in clean.events if _CHOSEN in event.session_uid]
     findings = [] if (early := _raw(store)) in ({}, {_CHOSEN: expected}) else [f"half done: {early}"]
-    done = run(command("rehydrate", _CHOSEN, *writers.root_flags), store)
+    done = run(command("retention", "rehydrate", _CHOSEN, *writers.root_flags), store)
     if done.returncode not in ((0, 4) if early else (0,)):  # what is back is not evicted any more
         findings.append(f"exit code {done.returncode}: {done.stderr}")
     findings += [] if (late := _raw(store)) == {_CHOSEN: expected} else [f"after another run: {late}"]
@@ -284,7 +284,7 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
     if is_active == bool(marks):
         findings.append(f"active: {is_active}, bookmarks: {marks}")
     if is_active:
-        done = run(command("clear", "later"), store)
+        done = run(command("group", "clear", "later"), store)
         findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     with open_memory(store) as memory:
         names = [mark.name for mark in memory.groups.sessions().history()]
@@ -352,7 +352,7 @@ def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | 
         early = (sessions.get(), [mark.name for mark in sessions.history()])
     old, new = ("claude:the-conversation", []), (None, ["later"])
     findings = [] if early in (old, new) else [f"half done: {early}"]
-    done = run(command("ipc", "serve", "--once"), store)
+    done = run(command("group", "serve", "--once"), store)
     findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     ipc = store / "groups" / "work" / "ipc"
     answers = [json.loads(path.read_text()) for path in sorted((ipc / "answers").glob("[!.]*"))]

@@ -29,7 +29,7 @@ def forking(folder: Path, bug: str | None) -> Case:
 def _judge_fork(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
     """Each fork has all messages up to the one it was cut at, another run adds one, and the session stays as it is."""
     early = _new_files(writers)
-    done = run(command("fork", _FORKED, "--at", "3", "--yes"), store)
+    done = run(command("resume", _FORKED, "--fork", "--at", "3", "--yes"), store)
     findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
     originals = [record_id(_FORKED, number) for number in _numbers(writers)[:3]]
     late = _new_files(writers)

@@ -133,6 +133,9 @@ def as_nobody(arguments: Sequence[str]) -> list[str]:
     return ["setpriv", *user, *arguments]
 
 
+HOMES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME", "XDG_DATA_HOME")
+
+
 def run(
     arguments: Sequence[str], store: Path, timeout: float = 60, tracer: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
@@ -141,6 +144,9 @@ def run(
     `tracer` is a strace that watches what our own does.
     """
     environment = os.environ | {"RECOLLECT_HOME": str(store), "PYTHONDONTWRITEBYTECODE": "1"}
+    settings = store / "config.toml"
+    if settings.exists() and "[agents." in settings.read_text():  # it says where the homes are: the test's must not
+        environment = {name: value for name, value in environment.items() if name not in HOMES}
     while arguments[0] == "env":
         environment |= [arguments[1].split("=", 1)]
         arguments = arguments[2:]

@@ -32,9 +32,8 @@ from recollect.agentkit.protocol import (
 )
 from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
-from recollect.kinds import HISTORY_LANE, SessionKey
+from recollect.kinds import HISTORY_LANE, SessionKey, name_half
 from recollect.redact import HYPERSCAN, Learned, NamedBefore, RedactionRules, Redactor, load_key
-from recollect.schema import name_half
 from recollect.store import (
     HIDES_LEARNED,
     IS_CLAMPED,
