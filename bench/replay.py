@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Memory, Session, TranscriptItem, open_memory
-from recollect.clock import as_ms, moment_ms, rfc3339
 from recollect.hooks.answers import HookEvent, answer, hooks_of_agent
-from recollect.text import payload_text
+from recollect.model.clock import as_ms, moment_ms, rfc3339
+from recollect.model.text import payload_text
 
 SWITCHES = {"brief": True, "fixes": True, "prompts": True}
 NEXT, LINE_CHARS, TEXT_CHARS = 8, 160, 1_500

@@ -23,9 +23,9 @@ from generate import Words
 from recollect.agentkit.protocol import AgentProfile, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Source
 from recollect.analysis.distiller import distil_pending
 from recollect.ingest.builder import Protection, Task, read_batches
+from recollect.model.schema import ASSISTANT_MSG, ERROR, SUMMARY_CHARS, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.recall import Options, SearchAnswer, search
 from recollect.redact import RedactionRules
-from recollect.schema import ASSISTANT_MSG, ERROR, SUMMARY_CHARS, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
 from recollect.store import Store, open_store

@@ -20,13 +20,13 @@ from recollect.analysis import distiller
 from recollect.config import load_settings
 from recollect.ingest import builder, pool
 from recollect.ingest.pool import pack_batch, unpack_batch
+from recollect.model.text import silent
 from recollect.redact.redactor import Redactor
 from recollect.sessions import account
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch
 from recollect.store.intake import Intake
 from recollect.store.tables.fulltext import Fulltext
-from recollect.text import silent
 
 
 class Stages:

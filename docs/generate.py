@@ -12,10 +12,10 @@ import click
 
 import recollect
 import recollect.api
-from recollect import errors, schema
 from recollect.cli import main
-from recollect.clock import AsDatetime
-from recollect.errors import RecollectError
+from recollect.model import errors, schema
+from recollect.model.clock import AsDatetime
+from recollect.model.errors import RecollectError
 from recollect.redact import RULES
 from recollect.store.tables import migrations
 

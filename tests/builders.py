@@ -29,8 +29,8 @@ from recollect.agentkit.protocol import (
 )
 from recollect.agents.codex.edits import changes as codex_changes
 from recollect.api import Memory, open_memory
-from recollect.errors import SourceUnreadable
-from recollect.schema import QUEUE_ONLY, SUMMARY_CHARS, USER_MSG
+from recollect.model.errors import SourceUnreadable
+from recollect.model.schema import QUEUE_ONLY, SUMMARY_CHARS, USER_MSG
 
 AGENT = "scripted"
 BEGIN_MS = 1_794_765_600_000  # 2026-11-15T18:00:00Z

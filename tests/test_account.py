@@ -10,7 +10,7 @@ from recollect import Session
 from recollect.agentkit.protocol import CostTotal, Record, SessionInfo
 from recollect.agents import adapters
 from recollect.cli import main
-from recollect.schema import (
+from recollect.model.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
     ERROR,
@@ -24,11 +24,11 @@ from recollect.schema import (
     USER_MSG,
     WARM_UP,
 )
+from recollect.model.text import begins_with
 from recollect.sessions import AccountRules
 from recollect.sessions.account import TITLE_CHARS, account_for
 from recollect.sessions.relations import mark_copies
 from recollect.store import open_store
-from recollect.text import begins_with
 from tests.builders import AGENT, KNOWN_MODEL, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.store.rows import batch_of, put
 

@@ -19,9 +19,9 @@ import recollect
 from recollect import Memory, RecollectError, open_memory, to_json
 from recollect.api import Filters, doctor
 from recollect.cli import main
-from recollect.errors import NotFound, UsageError
+from recollect.model.errors import NotFound, UsageError
+from recollect.model.schema import KIND_FAMILY, KINDS
 from recollect.recall.query import FILTERS
-from recollect.schema import KIND_FAMILY, KINDS
 from recollect.store import SessionFilter
 from tests.conftest import REPOSITORY
 from tests.logs import CLAUDE
@@ -324,8 +324,9 @@ def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> 
         "msgspec", "tomllib", "socket", "subprocess", "tempfile", "shutil", "hyperscan", "genai_prices",
     } == set()  # fmt: skip
     assert loaded & {
-        "recollect.schema", "recollect.agentkit.protocol", "recollect.agents.claude.log", "recollect.ingest.builder",
-        "recollect.redact.redactor", "recollect.sessions.account", "recollect.analysis.distiller",
+        "recollect.model.schema", "recollect.agentkit.protocol", "recollect.agents.claude.log",
+        "recollect.ingest.builder", "recollect.redact.redactor", "recollect.sessions.account",
+        "recollect.analysis.distiller",
     } == set()  # fmt: skip
 
 
@@ -347,7 +348,7 @@ def test_reading_what_was_distilled_loads_no_rule_that_distils(tmp_path: Path, w
     _, loaded = _run_and_list_modules(tmp_path / "store", *words)
 
     assert needed in loaded
-    assert loaded & {"recollect.distill.words", "recollect.distill.digest", "recollect.analysis.distiller"} == set()
+    assert loaded & {"recollect.digest.words", "recollect.digest.digest", "recollect.analysis.distiller"} == set()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -27,8 +27,8 @@ from recollect.cli import main
 from recollect.cli.entry import RENAMED
 from recollect.cli.terminal import fitted, printable, short_ids
 from recollect.cli.transcript import MESSAGE_CHARS, MESSAGE_LINES
+from recollect.model.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.recall import BREAKDOWNS
-from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT, USER_MSG
 from tests.builders import AGENT, KNOWN_MODEL, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.conftest import REPOSITORY
 from tests.faults.rig import command, run

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from recollect.clock import parse_moment
+from recollect.model.clock import parse_moment
 
 
 @pytest.fixture(autouse=True)

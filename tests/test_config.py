@@ -6,7 +6,7 @@ import pytest
 
 from recollect.agents import adapters
 from recollect.config import Settings, load_settings
-from recollect.errors import BadConfig, NotFound, RecollectError, UsageError
+from recollect.model.errors import BadConfig, NotFound, RecollectError, UsageError
 
 AGENT = next(iter(adapters()))
 VARIABLE = adapters()[AGENT].home_variable

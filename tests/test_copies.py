@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recollect import Memory, Session, open_memory
-from recollect.schema import EDIT, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.model.schema import EDIT, TOOL_CALL, TOOL_RESULT, USER_MSG
 from tests import logs
 from tests.conftest import swept, with_key
 from tests.faults.rig import IS_SOAK

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.schema import (
+from recollect.model.schema import (
     ASSISTANT_MSG,
     COMPLETION,
     DECISION,

@@ -27,9 +27,9 @@ from recollect.api import open_memory
 from recollect.cli import main
 from recollect.cli.entry import load
 from recollect.config import load_settings
-from recollect.errors import RecollectError
 from recollect.knowledge.records import PREDICATES
-from recollect.schema import Digest
+from recollect.model.errors import RecollectError
+from recollect.model.schema import Digest
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -121,7 +121,7 @@ def _load_section(name: str) -> None:
 
 
 def test_every_variable_that_is_read_is_on_the_settings_page() -> None:
-    source = (PACKAGE / "config.py").read_text() + (PACKAGE / "home.py").read_text()
+    source = (PACKAGE / "config.py").read_text() + (PACKAGE / "model" / "home.py").read_text()
     read = set(re.findall(r'environment(?:\.get\(|\[)"(\w+)"', source))
     read |= {adapter.home_variable.partition("/")[0] for adapter in adapters().values()}  # some add a folder
 
@@ -187,7 +187,7 @@ def _errors(error: type[RecollectError] = RecollectError) -> Iterator[type[Recol
         yield from _errors(below)
 
 
-@pytest.mark.parametrize("error", [error for error in _errors() if error.__module__ == "recollect.errors"])
+@pytest.mark.parametrize("error", [error for error in _errors() if error.__module__ == "recollect.model.errors"])
 def test_every_error_is_in_the_table_of_exit_codes(error: type[RecollectError]) -> None:
     if error is RecollectError:
         return  # the base is never raised itself
@@ -305,7 +305,7 @@ def test_nothing_is_printed_outside_the_command_line() -> None:
 
 
 def test_the_environment_is_read_in_the_settings_only() -> None:
-    assert _with(r"os\.(environ|getenv)|import getenv|expandvars", _outside("config.py", "home.py")) == []
+    assert _with(r"os\.(environ|getenv)|import getenv|expandvars", _outside("config.py", "model/home.py")) == []
 
 
 def test_sql_is_written_in_the_store_only() -> None:

@@ -13,8 +13,8 @@ from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Usage
 from recollect.agentkit.values import short_hash
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
-from recollect.errors import Ambiguous
-from recollect.schema import ASSISTANT_MSG, EDIT, USER_MSG
+from recollect.model.errors import Ambiguous
+from recollect.model.schema import ASSISTANT_MSG, EDIT, USER_MSG
 from tests import logs
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.conftest import swept

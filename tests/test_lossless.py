@@ -16,7 +16,7 @@ import pytest
 
 import recollect
 from recollect import Memory, SweepReport, open_memory
-from recollect.schema import (
+from recollect.model.schema import (
     ASSISTANT_MSG,
     COMPLETION,
     ERROR,

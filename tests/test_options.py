@@ -14,9 +14,9 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import Filters
 from recollect.cli import main
-from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.kinds import OUTCOMES
-from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, LIFECYCLE, USER_MSG
+from recollect.model.errors import Ambiguous, NotFound, UsageError
+from recollect.model.kinds import OUTCOMES
+from recollect.model.schema import ASSISTANT_MSG, EDIT, ERROR, LIFECYCLE, USER_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 
 LISTS = ("search", "history", "recent", "sessions", "blame", "signals", "stats")

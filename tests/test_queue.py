@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Memory
-from recollect.schema import QUEUE_ONLY, USER_MSG
+from recollect.model.schema import QUEUE_ONLY, USER_MSG
 from tests import logs
 from tests.conftest import swept, with_key
 from tests.logs import CLAUDE, claude_answer, claude_user, moment, session_id, timestamp

@@ -12,12 +12,12 @@ from recollect.agentkit.protocol import BadLine, SessionInfo
 from recollect.agents import adapters
 from recollect.api import Memory, doctor, open_memory
 from recollect.cli import main
-from recollect.errors import StoreDamaged
-from recollect.forget.rescan import RescanReport
 from recollect.ingest.builder import Protection
-from recollect.kinds import SessionKey
+from recollect.lifecycle.rescan import RescanReport
+from recollect.model.errors import StoreDamaged
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import TOOL_RESULT
 from recollect.redact import Learned, Redactor
-from recollect.schema import TOOL_RESULT
 from recollect.sessions import parts
 from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 from tests.builders import sweep as sweep_now
@@ -220,7 +220,7 @@ def test_one_that_was_stopped_before_the_sessions_is_still_due(
 ) -> None:
     with sweep(tmp_path / "store", home) as memory:
         with monkeypatch.context() as patched, pytest.raises(Stopped):
-            patched.setattr("recollect.forget.rescan.changed_payloads", _stop)
+            patched.setattr("recollect.lifecycle.rescan.changed_payloads", _stop)
             memory.rescan()
 
         assert memory.rescan().sessions == 3
@@ -286,7 +286,7 @@ def test_no_word_of_a_path_is_left_when_it_was_stopped_before_the_scrub(
     sweep_now(store, home).close()
     (store / "config.toml").write_text(f"[redact.rules]\nown = '{word}'")
     with monkeypatch.context() as patched, open_memory(store, [home.flag]) as memory:
-        patched.setattr("recollect.forget.rescan.drop_prepared", _stop)
+        patched.setattr("recollect.lifecycle.rescan.drop_prepared", _stop)
         with pytest.raises(Stopped):
             memory.rescan()
     assert left_in(store, [word]) == {word}

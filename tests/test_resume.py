@@ -16,7 +16,7 @@ from recollect.agents import BUILT_IN, adapters, get_adapter, resume_command
 from recollect.api import open_memory
 from recollect.cli import main
 from recollect.mcp.door import Door, Scope
-from recollect.schema import ASSISTANT_MSG
+from recollect.model.schema import ASSISTANT_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep
 from tests.conftest import swept
 from tests.logs import AGENT_LOGS, AgentLog

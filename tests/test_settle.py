@@ -15,7 +15,7 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.analysis import distiller
 from recollect.api import open_memory
-from recollect.kinds import ASSISTANT_MSG, USER_MSG
+from recollect.model.kinds import ASSISTANT_MSG, USER_MSG
 from recollect.sessions import AccountRules, account, parts
 from recollect.store import KeptState, Store, StoredSession, open_store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage

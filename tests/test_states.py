@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from recollect.api import Memory
 from recollect.cli.entry import load, main
-from recollect.errors import NotFound
 from recollect.live import Live
 from recollect.mcp.door import GROUP_TOOLS, TOOLS, Door, Scope
+from recollect.model.errors import NotFound
 from tests import logs
 from tests.conftest import with_key
 from tests.faults.rig import IS_SOAK

@@ -14,7 +14,7 @@ import pytest
 from recollect import api, watch
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
-from recollect.errors import Busy
+from recollect.model.errors import Busy
 from recollect.store import sweep_lock
 from recollect.watch import Attempt
 from tests.builders import AGENT, Home, ScriptedAdapter, event

@@ -1,4 +1,4 @@
-"""Write the lists of names that packages load on first use (`recollect.lazy`) from what they import for type checkers.
+"""Write the lists of names that packages load on first use (`model/lazy.py`) from what type checkers see of them.
 
 python tools/doors.py           # after a change below `if TYPE_CHECKING:` in an `__init__.py`
 """

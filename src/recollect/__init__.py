@@ -10,7 +10,7 @@
 Names load on first use: a hook or a search must not pay for what it does not need.
 """
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 
@@ -21,16 +21,16 @@ recollect.agentkit.optional: HomeSettings
 recollect.api: Archive DigestPages Filters ForgetRequest Forked HandoverPlan Memory Prompting SessionAnnotations
 recollect.api: UserNote doctor open_memory repair restore
 recollect.care: AgentTotals DistilledTotals Finding RetentionStatus SourceTotals Status
-recollect.distill: Exchange
-recollect.errors: Ambiguous Busy NeedsAnswer NotFound RecollectError UsageError
-recollect.forget: ForgetPlan ForgottenSession RescanReport UnreachableCopy
+recollect.digest: Exchange
+recollect.model.errors: Ambiguous Busy NeedsAnswer NotFound RecollectError UsageError
+recollect.lifecycle: ForgetPlan ForgottenSession RescanReport UnreachableCopy
 recollect.groups: ActiveSession Answered Bookmark Cleared Group GroupSessions Mount Resumed RunReport
 recollect.knowledge: Evidence Fact Fix FixStep Route Workflow Workflows
 recollect.live: Appended AsyncLive Live LiveSession Media Message RecollectSessionStore SearchResult SessionManager
 recollect.recall: Block EditDiff FileEdit FileVisit Glimpse Match Related SearchAnswer SessionDiff SessionHit Spending
 recollect.recall: StatLine Stats TimelineEntry Unfinished
-recollect.schema: Asked Cost Covers Digest Event OpenEnds Outcome Problem Quote RanTests Session SessionSource Signal
-recollect.schema: Tally to_json
+recollect.model.schema: Asked Cost Covers Digest Event OpenEnds Outcome Problem Quote RanTests Session SessionSource
+recollect.model.schema: Signal Tally to_json
 recollect.sessions: TranscriptItem
 recollect.sweep_report: SweepReport
 """
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
         restore,
     )
     from recollect.care import AgentTotals, DistilledTotals, Finding, RetentionStatus, SourceTotals, Status
-    from recollect.distill import Exchange
-    from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
-    from recollect.forget import ForgetPlan, ForgottenSession, RescanReport, UnreachableCopy
+    from recollect.digest import Exchange
     from recollect.groups import (
         ActiveSession,
         Answered,
@@ -68,6 +66,7 @@ if TYPE_CHECKING:
         RunReport,
     )
     from recollect.knowledge import Evidence, Fact, Fix, FixStep, Route, Workflow, Workflows
+    from recollect.lifecycle import ForgetPlan, ForgottenSession, RescanReport, UnreachableCopy
     from recollect.live import (
         Appended,
         AsyncLive,
@@ -78,6 +77,24 @@ if TYPE_CHECKING:
         RecollectSessionStore,
         SearchResult,
         SessionManager,
+    )
+    from recollect.model.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
+    from recollect.model.schema import (
+        Asked,
+        Cost,
+        Covers,
+        Digest,
+        Event,
+        OpenEnds,
+        Outcome,
+        Problem,
+        Quote,
+        RanTests,
+        Session,
+        SessionSource,
+        Signal,
+        Tally,
+        to_json,
     )
     from recollect.recall import (
         Block,
@@ -95,23 +112,6 @@ if TYPE_CHECKING:
         Stats,
         TimelineEntry,
         Unfinished,
-    )
-    from recollect.schema import (
-        Asked,
-        Cost,
-        Covers,
-        Digest,
-        Event,
-        OpenEnds,
-        Outcome,
-        Problem,
-        Quote,
-        RanTests,
-        Session,
-        SessionSource,
-        Signal,
-        Tally,
-        to_json,
     )
     from recollect.sessions import TranscriptItem
     from recollect.sweep_report import SweepReport

@@ -34,8 +34,8 @@ def _serves(words: list[str]) -> bool:
     """Serve an agent, which waits for it, without the command line's parser; what else was typed is left to that."""
     if words not in ([], ["--write-tools"]):
         return False
-    from recollect.errors import NotFound, NotInGroup
     from recollect.mcp import serve
+    from recollect.model.errors import NotFound, NotInGroup
 
     try:
         serve(can_write=bool(words))

@@ -14,19 +14,20 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recollect import distill, failpoints, redact, retention, sessions
+from recollect import digest, lifecycle, redact, sessions
 from recollect.agents import adapters, get_adapter, session_variables
-from recollect.errors import BadConfig, NotFound, NotInGroup, UsageError
-from recollect.files import write_all, written_beside
-from recollect.home import data_path, store_path
 from recollect.knowledge import graphiti
+from recollect.model import failpoints
+from recollect.model.errors import BadConfig, NotFound, NotInGroup, UsageError
+from recollect.model.files import write_all, written_beside
+from recollect.model.home import data_path, store_path
 from recollect.recall import HOOK_DEFAULTS
 
 if TYPE_CHECKING:
-    from recollect.distill import ExchangeRules
+    from recollect.digest import ExchangeRules
     from recollect.knowledge.graphiti import GraphitiSettings
+    from recollect.lifecycle import Limits
     from recollect.redact import RedactionRules
-    from recollect.retention import Limits
     from recollect.sessions import AccountRules
 
 
@@ -385,7 +386,7 @@ def _redaction(given: Any, path: Path) -> "RedactionRules":
 
 
 def _exchange_rules(exchanges: Any, path: Path) -> "ExchangeRules":
-    return distill.ExchangeRules(**_fields_of(distill.ExchangeRules, exchanges, "exchanges", path))
+    return digest.ExchangeRules(**_fields_of(digest.ExchangeRules, exchanges, "exchanges", path))
 
 
 def _graphiti(given: Any, path: Path) -> "GraphitiSettings":
@@ -399,8 +400,8 @@ def _limits(given: Any, path: Path) -> "Limits":
     section = dict(_section(given, "retention", path))
     for name in [name for name in section if name.endswith("_cap")]:
         section[name] = _size(section[name], f"retention.{name}", path)
-    limits = retention.Limits(**_fields_of(retention.Limits, section, "retention", path))
-    _one_of(retention.CADENCES, limits.cadence, "retention.cadence", path)
+    limits = lifecycle.Limits(**_fields_of(lifecycle.Limits, section, "retention", path))
+    _one_of(lifecycle.CADENCES, limits.cadence, "retention.cadence", path)
     if limits.raw_soft_cap > limits.raw_hard_cap:
         raise BadConfig(
             f"retention.raw_soft_cap is above raw_hard_cap in {path}", "eviction starts at the soft cap: lower it"
@@ -436,7 +437,7 @@ def _size(value: Any, name: str, path: Path) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return retention.parse_size(value)
+        return lifecycle.parse_size(value)
     except ValueError:
         raise BadConfig(
             f"Invalid size in {path}: {name} = {value!r}", 'write "4GiB", "500MB" or a number of bytes'

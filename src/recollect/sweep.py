@@ -10,17 +10,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from recollect import analysis, forget, ingest, sessions
-from recollect.clock import now_ms
+from recollect import analysis, ingest, lifecycle, sessions
 from recollect.config import Settings, read_hooks
-from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Chosen, find_changes
-from recollect.kinds import SessionKey
-from recollect.retention import finish_evictions, keep_within_budget
+from recollect.lifecycle import finish_evictions, keep_within_budget
+from recollect.model.clock import now_ms
+from recollect.model.home import PREPARED_NAME, RESCUED_NAME
+from recollect.model.kinds import SessionKey
+from recollect.model.text import Progress
 from recollect.sessions import is_settled
 from recollect.store import Store, note_finished, note_progress, read_sweep_state, sweep_lock
 from recollect.sweep_report import SweepReport
-from recollect.text import Progress
 
 if TYPE_CHECKING:
     from recollect.ingest import Task
@@ -86,7 +86,7 @@ class _Sweep:
 
     def ingest(self, tasks: "list[Task]", *, is_whole: bool) -> None:
         """Read what changed, the newest files first."""
-        forget.drop_leftovers(store := self.store)
+        lifecycle.drop_leftovers(store := self.store)
         if not tasks:
             return
         settled, total = time.monotonic(), ingest.bytes_to_read(tasks)
@@ -110,7 +110,7 @@ class _Sweep:
         """Make the rows and digests of sessions that changed."""
         store, rules, domains = self.store, self.settings.rules, self.settings.domains
         # A log may show only late that it is a sub-agent of what was forgotten.
-        forget.finish_forgetting(store, rules, domains)
+        lifecycle.finish_forgetting(store, rules, domains)
         if is_settled(store, rules, domains):
             return
         self.changed |= set(store.streams.dirty())
@@ -131,19 +131,19 @@ class _Sweep:
 
 _Step = Callable[[_Sweep], object]
 BEFORE_READING: tuple[_Step, ...] = (  # what was interrupted goes on
-    lambda work: forget.finish_forgetting(work.store, work.settings.rules, work.settings.domains),
+    lambda work: lifecycle.finish_forgetting(work.store, work.settings.rules, work.settings.domains),
     lambda work: finish_evictions(work.store),
     lambda work: work.store.recover_appended(),
 )
 AFTER_READING: tuple[_Step, ...] = (
     _Sweep.rescue,
-    lambda work: forget.hide_named(work.store, work.redactor),
+    lambda work: lifecycle.hide_named(work.store, work.redactor),
     lambda work: work.store.evictions.lift_awaited(),
     lambda work: work.settle(is_all_read=not work.report.failures),
     lambda work: work.store.fulltext.index_pending(work.store.payloads, partial(work.progress, "indexing")),
     _Sweep.distil_outdated,
-    lambda work: forget.scrub_if_due(work.store),
-    lambda work: forget.expire_answers(work.store, work.at_ms - forget.ANSWERS_KEPT_MS),
+    lambda work: lifecycle.scrub_if_due(work.store),
+    lambda work: lifecycle.expire_answers(work.store, work.at_ms - lifecycle.ANSWERS_KEPT_MS),
     _Sweep.keep_within_budget,
     lambda work: work.store.rewrites.repack_idle(work.last_began_ms - IDLE_MS, work.at_ms - IDLE_MS),
     lambda work: work.store.checkpoint(),

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from recollect.retention import BudgetReport
+from recollect.lifecycle import BudgetReport
 
 if TYPE_CHECKING:
     from recollect.ingest import Group

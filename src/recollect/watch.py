@@ -14,14 +14,14 @@ from threading import Event
 
 from recollect.agentkit.files import Source
 from recollect.agents import get_adapter
-from recollect.clock import now_ms
 from recollect.config import Settings
-from recollect.errors import RecollectError
+from recollect.model.clock import now_ms
+from recollect.model.errors import RecollectError
+from recollect.model.text import silent
 from recollect.sessions import with_group_homes
 from recollect.store import NETWORK_FILE_SYSTEMS, file_system_type, open_store, watch_lock
 from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport
-from recollect.text import silent
 
 FULL_SECONDS = 600
 _LOOK_SECONDS = 1  # how often the watcher looks up while nothing changes

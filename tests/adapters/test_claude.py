@@ -25,7 +25,7 @@ from recollect.agentkit.protocol import (
     Usage,
 )
 from recollect.agents.claude import ADAPTER
-from recollect.schema import QUEUE_ONLY
+from recollect.model.schema import QUEUE_ONLY
 from tests.builders import without_delivered
 
 DATA = Path(__file__).parent.parent / "data" / "claude"

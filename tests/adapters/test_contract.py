@@ -24,7 +24,7 @@ from recollect.agentkit.protocol import (
     Source,
 )
 from recollect.agents import adapters
-from recollect.schema import KINDS
+from recollect.model.schema import KINDS
 from tests.builders import without_delivered
 
 SAMPLES = Path(recollect.__file__).parent / "samples"

@@ -24,7 +24,7 @@ from recollect.agentkit.protocol import (
     Usage,
 )
 from recollect.agents.grok import ADAPTER
-from recollect.schema import HISTORY_LANE
+from recollect.model.schema import HISTORY_LANE
 
 SESSION = "01a1e08d-4e33-7561-812e-3a41f155cffe"
 PARENT = "44444444-5555-4666-8777-888888888888"

@@ -14,7 +14,7 @@ import pytest
 import recollect
 from recollect import Memory, open_memory
 from recollect.agentkit.files import read_database
-from recollect.errors import SourceUnreadable
+from recollect.model.errors import SourceUnreadable
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
 CRASH, COUNT = "ses_e0e08d28fffek6schwDDyh8SRM", "ses_e0e08dbd7ffeumtDH1yOQhfB6V"

@@ -15,8 +15,8 @@ import pytest
 from recollect.api import open_memory
 from recollect.api.groups import Prompting
 from recollect.care.install import hook_command
-from recollect.errors import RecollectError
 from recollect.groups.runner import RunReport
+from recollect.model.errors import RecollectError
 from tests.agents.conftest import SCRIPTS, mock_model
 from tests.conftest import with_key
 

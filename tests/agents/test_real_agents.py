@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from recollect.api import Memory
-from recollect.schema import (
+from recollect.model.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
     COMPLETION,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recollect.api import open_memory
-from recollect.schema import Cost
+from recollect.model.schema import Cost
 from tests.agents.conftest import GREET, GREET_AGAIN, SCRIPTS, SLOW, _end, _only_child, _slow_command, wait_for
 from tests.agents.desk import Desk, opened_desk
 

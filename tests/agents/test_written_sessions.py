@@ -13,7 +13,7 @@ import pytest
 
 from recollect.agents.claude.native import NativeHome, encode_path
 from recollect.api import open_memory
-from recollect.schema import USER_MSG, Session
+from recollect.model.schema import USER_MSG, Session
 from tests.agents.conftest import CRASH, FIX
 from tests.agents.desk import Desk, opened_desk
 from tests.conftest import with_key

@@ -10,8 +10,8 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import Memory
 from recollect.cli import main
-from recollect.errors import RecollectError
-from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, Session
+from recollect.model.errors import RecollectError
+from recollect.model.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, Session
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep
 from tests.test_api import SCHEMAS, breaches
 

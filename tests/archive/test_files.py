@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recollect.archive.documents import slug, write_new
-from recollect.errors import UsageError
+from recollect.model.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from recollect.agentkit.optional import actions_of
 from recollect.api import Memory, open_memory
 from recollect.cli import main
-from recollect.errors import NotFound
-from recollect.kinds import HUMAN_INTERVENTION, LIFECYCLE, OTHER, QUEUE_ONLY, THINKING
-from recollect.schema import Session
+from recollect.model.errors import NotFound
+from recollect.model.kinds import HUMAN_INTERVENTION, LIFECYCLE, OTHER, QUEUE_ONLY, THINKING
+from recollect.model.schema import Session
 from tests.conftest import SHARED, needs_shared, swept
 from tests.logs import CLAUDE, CODEX, claude_answer, claude_call, claude_result, claude_user, lines, session_id
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from recollect.agentkit.protocol import BadLine, SessionInfo
 from recollect.api import Memory
 from recollect.cli.entry import main
-from recollect.schema import to_json
+from recollect.model.schema import to_json
 from recollect.store import PAGE_BYTES, Store, open_database, open_store
 from tests.builders import AGENT, Home, event, usage
 from tests.care.rig import copy_while_open, held

@@ -7,8 +7,8 @@ from typing import Any
 
 from recollect import Finding
 from recollect.api import Memory, doctor, open_memory
-from recollect.kinds import SessionKey
-from recollect.schema import to_json
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import to_json
 from recollect.store import Store
 from tests.builders import Home
 from tests.retention.rig import evict_all, opened, row, write

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from recollect.api import open_memory, restore
-from recollect.errors import BadBackup, Busy, RecollectError, StoreUnusable, StoreUnwritable, UsageError
+from recollect.model.errors import BadBackup, Busy, RecollectError, StoreUnusable, StoreUnwritable, UsageError
 from recollect.store import Tombstone, open_store, sweep_lock
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree

@@ -6,7 +6,7 @@ import pytest
 
 from recollect.agentkit.protocol import BadLine, CostTotal, SessionInfo
 from recollect.api import open_memory
-from recollect.schema import TOOL_CALL
+from recollect.model.schema import TOOL_CALL
 from recollect.store import open_store
 from tests.builders import Home, at_ms, event, usage
 from tests.care.rig import held

@@ -10,8 +10,8 @@ import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
-from recollect.errors import StoreUnwritable
-from recollect.kinds import SessionKey
+from recollect.model.errors import StoreUnwritable
+from recollect.model.kinds import SessionKey
 from recollect.store import (
     ANY_SESSION,
     PAGE_BYTES,

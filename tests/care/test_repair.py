@@ -10,7 +10,7 @@ import pytest
 from recollect.api import open_memory, repair
 from recollect.care import repair as repairs
 from recollect.care.repair import RepairReport
-from recollect.errors import NeedsAnswer, StoreTooNew
+from recollect.model.errors import NeedsAnswer, StoreTooNew
 from recollect.store import Ledger, open_store
 from tests.builders import Home, event, sweep
 from tests.care.rig import (

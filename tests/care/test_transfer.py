@@ -21,7 +21,7 @@ import recollect
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Filters, open_memory, repair, restore
 from recollect.care.transfer import ImportReport
-from recollect.errors import BadBackup, NotFound, UsageError
+from recollect.model.errors import BadBackup, NotFound, UsageError
 from recollect.store import EventRow, open_store
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from recollect.api import open_memory, restore
 from recollect.cli import main
-from recollect.errors import BadBackup
+from recollect.model.errors import BadBackup
 from recollect.store import EventRow, hash_payload, unpack_entry
 from tests.builders import Home, event
 from tests.care.rig import hashes, held

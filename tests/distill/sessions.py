@@ -4,12 +4,12 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from recollect import schema
 from recollect.analysis import VERSION
 from recollect.analysis.distiller import distil
-from recollect.distill import Part, Subject
-from recollect.distill.trace import read_trace
-from recollect.schema import MAIN_LANE, SUMMARY_CHARS, Covers
+from recollect.digest import Part, Subject
+from recollect.digest.trace import read_trace
+from recollect.model import schema
+from recollect.model.schema import MAIN_LANE, SUMMARY_CHARS, Covers
 from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, Response, Step
 from tests.builders import BEGIN_MS
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 import recollect
 from recollect import Memory, open_memory
 from recollect.cli import main
-from recollect.errors import BadConfig
+from recollect.model.errors import BadConfig
+from recollect.model.schema import SIGNALS, to_json
 from recollect.recall import BREAKDOWNS
-from recollect.schema import SIGNALS, to_json
 from tests.test_api import SCHEMAS, breaches
 
 SAMPLES = Path(recollect.__file__).parent / "samples"

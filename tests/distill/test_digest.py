@@ -10,9 +10,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from recollect import schema
 from recollect.analysis.distiller import line_of
-from recollect.distill.digest import (
+from recollect.digest.digest import (
     FIRST_REQUESTS,
     LAST_REQUESTS,
     MOST_FILES,
@@ -20,7 +19,7 @@ from recollect.distill.digest import (
     NOT_THE_END,
     extend,
 )
-from recollect.distill.markdown import (
+from recollect.digest.markdown import (
     inert,
     inert_lines,
     parse_digest,
@@ -28,7 +27,8 @@ from recollect.distill.markdown import (
     searchable,
     write_digest,
 )
-from recollect.schema import Digest, to_json
+from recollect.model import schema
+from recollect.model.schema import Digest, to_json
 from recollect.sessions import TOKENS
 from tests import logs
 from tests.conftest import swept

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect import schema
 from recollect.api import Memory
-from recollect.distill import ExchangeRules
-from recollect.distill.exchanges import Exchange, cut
-from recollect.distill.texts import clean, estimate_tokens, payload_text
+from recollect.digest import ExchangeRules
+from recollect.digest.exchanges import Exchange, cut
+from recollect.digest.texts import clean, estimate_tokens, payload_text
+from recollect.model import schema
 from tests.conftest import SHARED, needs_shared, swept
 from tests.distill.sessions import Script
 

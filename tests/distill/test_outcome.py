@@ -2,8 +2,8 @@
 
 import pytest
 
-from recollect import schema
-from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN
+from recollect.model import schema
+from recollect.model.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN
 from tests.distill.sessions import Script, abandoned, distilled
 
 

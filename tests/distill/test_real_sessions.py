@@ -8,9 +8,9 @@ import pytest
 
 from recollect import Memory, Session
 from recollect.analysis import VERSION
-from recollect.distill.markdown import render_digest, write_digest
-from recollect.errors import NotFound
-from recollect.schema import OUTCOMES, Digest
+from recollect.digest.markdown import render_digest, write_digest
+from recollect.model.errors import NotFound
+from recollect.model.schema import OUTCOMES, Digest
 from recollect.store import open_store
 from tests.conftest import SHARED, needs_shared, swept
 

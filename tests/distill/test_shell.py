@@ -2,7 +2,7 @@
 
 import pytest
 
-from recollect.distill import shell
+from recollect.digest import shell
 
 PULL = "https://git.example/o/r/pull/17"
 MERGE = "https://git.example/o/r/-/merge_requests/3"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from recollect import schema
 from recollect.api import Memory
-from recollect.distill.outcome import CHURN_ROUNDS, LOOP_ATTEMPTS, REPEATED_TIMES, SPIKE_LEAST_TOKENS
-from recollect.distill.trace import IDLE_MS
-from recollect.schema import Signal
+from recollect.digest.outcome import CHURN_ROUNDS, LOOP_ATTEMPTS, REPEATED_TIMES, SPIKE_LEAST_TOKENS
+from recollect.digest.trace import IDLE_MS
+from recollect.model import schema
+from recollect.model.schema import Signal
 from recollect.store import Response
 from tests.conftest import SHARED, needs_shared, swept
 from tests.distill.sessions import MINUTE_MS, Script, abandoned, distilled

@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner
 
-from recollect import schema
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import Filters, Memory
 from recollect.cli import main
-from recollect.errors import UsageError
+from recollect.model import schema
+from recollect.model.errors import UsageError
 from recollect.recall import BREAKDOWNS
 from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.conftest import SHARED, needs_shared, swept

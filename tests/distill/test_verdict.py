@@ -3,8 +3,8 @@
 import pytest
 
 from recollect.agentkit.calls import shell_kind
-from recollect.distill.shell import verdict
-from recollect.kinds import TEST_RUN
+from recollect.digest.shell import verdict
+from recollect.model.kinds import TEST_RUN
 
 OK = "?   \tx/cmd\t[no test files]\nok  \tx/a\t0.1s\nok  \tx/b\t(cached)"
 FAILED = "--- FAIL: TestA (0.1s)\nFAIL\nFAIL\tx/a\t0.1s\nFAIL"

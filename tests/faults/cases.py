@@ -14,8 +14,8 @@ from subprocess import CompletedProcess
 from typing import NamedTuple
 
 from recollect.api import open_memory, restore
-from recollect.errors import RecollectError
 from recollect.live import Backfill, Live
+from recollect.model.errors import RecollectError
 from tests.faults.crashes import Case, MakeCase
 from tests.faults.outside import OUTSIDE
 from tests.faults.rig import Held, command, examine, problems, run, sweep, swept_sessions

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect.api import open_memory
-from recollect.failpoints import NAMES
+from recollect.model.failpoints import NAMES
 from tests.faults.rig import Held, Struck, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk
 from tests.forget.traces import Planted

@@ -13,8 +13,8 @@ from pathlib import Path
 import apsw
 import orjson
 
-from recollect.errors import RecollectError
-from recollect.kinds import SessionKey
+from recollect.model.errors import RecollectError
+from recollect.model.kinds import SessionKey
 from recollect.store import Store, open_store
 from tests.builders import AGENT
 from tests.store.rows import batch, noise, put

@@ -19,8 +19,8 @@ import pytest
 
 from recollect import Event, Problem, Session
 from recollect.api import Memory, doctor, open_memory
-from recollect.errors import RecollectError
-from recollect.schema import Digest
+from recollect.model.errors import RecollectError
+from recollect.model.schema import Digest
 from recollect.sweep_report import SweepReport
 from tests.faults.work import Writers, texts_on_disk
 from tests.forks import fork_server, is_forkable

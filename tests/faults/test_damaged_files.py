@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from recollect.api import open_memory
-from recollect.errors import StoreDamaged
-from recollect.kinds import SessionKey
+from recollect.model.errors import StoreDamaged
+from recollect.model.kinds import SessionKey
 from recollect.store import open_store
 from tests.faults.rig import IS_LONG, IS_SOAK, command, examine, flip_bytes, run, sweep
 from tests.faults.work import Writers

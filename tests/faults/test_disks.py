@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from recollect.api import open_memory
-from recollect.errors import Busy, StoreDamaged, StoreTooNew
+from recollect.model.errors import Busy, StoreDamaged, StoreTooNew
 from tests.faults.rig import as_nobody, command, error_lines, needs_nobody, needs_root, own, run, run_json, sweep
 from tests.logs import CLAUDE, claude_user, lines, session_id
 

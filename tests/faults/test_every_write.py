@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.failpoints import NAMES
+from recollect.model.failpoints import NAMES
 from tests.faults.cases import CASES, forgetting, repacking, rescanning
 from tests.faults.crashes import (
     EIO,

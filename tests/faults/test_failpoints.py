@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recollect import failpoints
 from recollect.config import load_settings
-from recollect.errors import BadConfig
-from recollect.failpoints import ACTIONS, NAMES
+from recollect.model import failpoints
+from recollect.model.errors import BadConfig
+from recollect.model.failpoints import ACTIONS, NAMES
 from tests.faults.rig import command, error_lines, examine, run, run_json, sweep
 from tests.faults.work import Writers
 

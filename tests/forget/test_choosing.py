@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Memory, open_memory
 from recollect.cli import main
-from recollect.clock import rfc3339
-from recollect.errors import Busy, NeedsAnswer, NotFound, UsageError
+from recollect.model.clock import rfc3339
+from recollect.model.errors import Busy, NeedsAnswer, NotFound, UsageError
 from recollect.store import sweep_lock
 from tests.builders import Home, at_ms, event, sweep
 from tests.faults.rig import command

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from recollect.agentkit.protocol import BadLine, SessionInfo
 from recollect.api import Memory, open_memory
 from recollect.cli import main
-from recollect.errors import NotFound
-from recollect.schema import TOOL_CALL
+from recollect.model.errors import NotFound
+from recollect.model.schema import TOOL_CALL
 from tests.builders import Home, event, sweep, usage
 from tests.forget.traces import left_in, native_ids
 from tests.logs import CLAUDE, CODEX, AgentLog, line, session_id

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from recollect.agentkit.protocol import BadLine, SessionInfo
 from recollect.api import Memory, doctor, open_memory
 from recollect.cli import main
-from recollect.errors import BadConfig
+from recollect.model.errors import BadConfig
 from tests.builders import Home, event
 from tests.forget.traces import forget, left_in, native_ids
 from tests.logs import AGENT_LOGS, CODEX, CWD, GROK, AgentLog, line, lines, session_id, tell_places

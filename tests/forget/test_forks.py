@@ -6,7 +6,7 @@ import pytest
 
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.api import Memory
-from recollect.errors import NeedsAnswer
+from recollect.model.errors import NeedsAnswer
 from tests.builders import Home, event, sweep, usage
 from tests.forget.traces import forget, left_in, native_ids
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from recollect.api import doctor, make_room, open_memory, repair
 from recollect.cli import main
-from recollect.errors import StoreUnwritable
+from recollect.model.errors import StoreUnwritable
 from tests.builders import Home, event, sweep
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run
 from tests.forget.traces import left_in, native_ids
@@ -44,7 +44,7 @@ def nobodys(open_folder: Path, home: Home) -> Path:
 
 
 def _fill(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr("recollect.files.SHARED_INDEX_BYTES", 1 << 60)
+    patched.setattr("recollect.model.files.SHARED_INDEX_BYTES", 1 << 60)
 
 
 def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

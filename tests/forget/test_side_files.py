@@ -9,7 +9,7 @@ import recollect
 from recollect.agentkit.protocol import FOLDER
 from recollect.agents import adapters
 from recollect.api import open_memory
-from recollect.schema import HISTORY_LANE
+from recollect.model.schema import HISTORY_LANE
 from tests.forget.traces import forget, left_in
 from tests.logs import AGENT_LOGS, CWD, GROK, AgentLog, line, session_id, tell_places
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect.api import Memory
-from recollect.schema import Session
+from recollect.model.schema import Session
 
 
 class Other(NamedTuple):

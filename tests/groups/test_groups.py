@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Memory, open_memory
-from recollect.errors import NotFound, NotInGroup, UsageError
+from recollect.model.errors import NotFound, NotInGroup, UsageError
 from tests import logs
 from tests.conftest import swept, with_key
 from tests.groups.conftest import INSIDE, OUTSIDE, Planted, hidden_word

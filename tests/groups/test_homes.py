@@ -12,7 +12,7 @@ import pytest
 from recollect.agents import get_adapter
 from recollect.api import Memory, open_memory
 from recollect.mcp.door import Door, Scope
-from recollect.schema import to_json
+from recollect.model.schema import to_json
 from tests import logs
 from tests.conftest import with_key
 

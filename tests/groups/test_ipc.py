@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from recollect.api import Memory, open_memory
 from recollect.cli import main
-from recollect.errors import UsageError
 from recollect.groups.ipc import TURN
+from recollect.model.errors import UsageError
 from tests import logs
 from tests.forget.traces import left_in
 from tests.groups.conftest import INSIDE, OUTSIDE, Planted, hidden_word, plant
@@ -237,7 +237,7 @@ def test_an_answer_expires_and_its_request_is_still_not_repeated(
         memory.sweep()
         assert (ipc / "answers" / "once.json").exists()
 
-        monkeypatch.setattr("recollect.forget.ANSWERS_KEPT_MS", -1000)
+        monkeypatch.setattr("recollect.lifecycle.ANSWERS_KEPT_MS", -1000)
         memory.sweep()
 
         assert not (ipc / "answers" / "once.json").exists()

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from recollect import api
 from recollect.api import Memory
 from recollect.cli.entry import load, main
-from recollect.errors import RecollectError
 from recollect.groups.group import GroupSessions
 from recollect.hooks.answers import NEWS
 from recollect.mcp.door import GROUP_TOOLS, WRITE_TOOLS, Door, Scope
 from recollect.mcp.door import TOOLS as READING_TOOLS
+from recollect.model.errors import RecollectError
 from tests import logs
 from tests.groups.attacks import CALLS, COMMANDS, TOOLS, Other
 from tests.groups.conftest import INSIDE, OUTSIDE, WORDS, Planted, hidden_word

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Memory
-from recollect.errors import NotInGroup
-from recollect.schema import to_json
+from recollect.model.errors import NotInGroup
+from recollect.model.schema import to_json
 from recollect.store import open_for_reading
 from tests import logs
 from tests.groups.conftest import COMMON, INSIDE, WORDS, Planted, hidden_word, plant

@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import structs
 
-from recollect import schema
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.api import Memory
-from recollect.kinds import OPENED_PULL_REQUEST
+from recollect.model import schema
+from recollect.model.kinds import OPENED_PULL_REQUEST
 from recollect.store import StoredFact, open_store
 from tests.builders import BEGIN_MS, Home, event, sweep
 

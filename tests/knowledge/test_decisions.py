@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from recollect import analysis, schema
+from recollect import analysis
 from recollect.api import Memory
-from recollect.errors import NotFound
 from recollect.knowledge import asking
 from recollect.knowledge.asking import fact_of
+from recollect.model import schema
+from recollect.model.errors import NotFound
+from recollect.model.schema import to_json
 from recollect.recall import Filters
-from recollect.schema import to_json
 from tests.conftest import REPOSITORY
 from tests.knowledge.sessions import Script, remembered
 from tests.knowledge.test_fixes import met_and_fixed

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from recollect.cli.entry import main
 from recollect.cli.picker import Picker
-from recollect.errors import NotFound
+from recollect.model.errors import NotFound
 from tests.builders import BEGIN_MS, Home
 from tests.knowledge.sessions import DAY_MS, Script, remembered, stored_facts
 from tests.retention.rig import evict_all, opened, raw_names

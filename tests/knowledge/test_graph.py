@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from recollect.api import Memory
 from recollect.cli import main
-from recollect.errors import NotFound
 from recollect.knowledge.graph import layout
 from recollect.knowledge.records import Graph
+from recollect.model.errors import NotFound
 from tests.knowledge.sessions import Script, remembered
 from tests.knowledge.test_fixes import met_and_fixed
 

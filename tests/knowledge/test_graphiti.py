@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from recollect.api import Memory, open_memory
-from recollect.errors import BadConfig, Busy, RecollectError
+from recollect.model.errors import BadConfig, Busy, RecollectError
 from recollect.recall import Filters
 from recollect.store import note_tokens, push_lock, read_tokens
 from tests.builders import BEGIN_MS

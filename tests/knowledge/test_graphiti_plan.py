@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect import schema
 from recollect.analysis import find_exchanges
 from recollect.api import Memory
-from recollect.clock import as_datetime
 from recollect.knowledge.graphiti.plan import RULES, Episode, facts_by_group, iter_episodes, make_forecast
+from recollect.model import schema
+from recollect.model.clock import as_datetime
 from recollect.store import open_store
 from tests.knowledge.sessions import Script, remembered
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from recollect.api import open_memory
 from recollect.cli import main
 from recollect.config import load_settings
-from recollect.errors import BadConfig, RecollectError
 from recollect.knowledge.graphiti import GraphitiSettings, TokenMeter
 from recollect.knowledge.graphiti.plan import BudgetReached
+from recollect.model.errors import BadConfig, RecollectError
 from recollect.store import read_tokens
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.distill import shell
+from recollect.digest import shell
 from recollect.knowledge.records import Fix
 from tests.knowledge.sessions import Script, remembered
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect import schema
 from recollect.api import Memory
 from recollect.knowledge.records import Fact, Fix
+from recollect.model import schema
 from tests.knowledge.sessions import Script, remembered
 
 

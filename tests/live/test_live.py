@@ -9,10 +9,10 @@ from statistics import median
 import pytest
 
 from recollect.api import Memory, doctor, open_memory
-from recollect.clock import now_ms
-from recollect.errors import NotFound, UsageError
 from recollect.live import Live, route
 from recollect.live.jsonl import Line
+from recollect.model.clock import now_ms
+from recollect.model.errors import NotFound, UsageError
 from tests.forget.traces import left_in
 from tests.logs import AGENT_LOGS, lines, session_id
 

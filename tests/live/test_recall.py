@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Memory
-from recollect.errors import NotFound
 from recollect.live import Live, route
+from recollect.model.errors import NotFound
 from tests.test_api import SCHEMAS, breaches
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from recollect import sweep
 from recollect.api import Memory, doctor, open_memory, restore
-from recollect.clock import now_ms
 from recollect.live import Live
+from recollect.model.clock import now_ms
 from recollect.store import open_store
 from tests.forget.traces import left_in
 

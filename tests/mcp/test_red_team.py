@@ -17,9 +17,9 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import open_memory
 from recollect.mcp.door import TOOLS
+from recollect.model.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_RESULT, USER_MSG
 from recollect.recall.fence import AGENT as BY_AGENT
 from recollect.recall.fence import Recalled, fenced
-from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_RESULT, USER_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.faults.rig import IS_SOAK
 from tests.mcp.conftest import REMOTE, Agent

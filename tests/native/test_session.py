@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recollect.agents.claude.native import InThreads, NativeHome, NativeSession, decode_path, encode_path
-from recollect.errors import NotFound, RecollectError, UsageError
+from recollect.model.errors import NotFound, RecollectError, UsageError
 
 _CALL = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
 _OTHER_CALL = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {"command": "pwd"}}

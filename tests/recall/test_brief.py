@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from recollect import analysis, schema
+from recollect import analysis
 from recollect.agents import adapters
-from recollect.clock import now_ms
+from recollect.model import schema
+from recollect.model.clock import now_ms
 from recollect.recall.prepared import MOST_CHARS, read_brief
 from tests.builders import AGENT, BEGIN_MS, ScriptedAdapter
 from tests.knowledge.sessions import DAY_MS, Script, remembered

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from recollect.agentkit.calls import FileChange
 from recollect.api import Memory
 from recollect.cli import main
+from recollect.model.schema import EDIT, ERROR, TOOL_RESULT
 from recollect.recall.diffs import changes, unified
-from recollect.schema import EDIT, ERROR, TOOL_RESULT
 from tests.builders import Home, SessionInfo, event, sweep
 from tests.conftest import swept
 

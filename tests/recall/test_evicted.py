@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Memory
-from recollect.errors import NotFound
-from recollect.schema import ASSISTANT_MSG
+from recollect.model.errors import NotFound
+from recollect.model.schema import ASSISTANT_MSG
 from tests.builders import Home, event
 from tests.retention.rig import evict_all, opened
 

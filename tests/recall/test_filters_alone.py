@@ -7,8 +7,8 @@ import pytest
 
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.api import Memory, open_memory
-from recollect.clock import rfc3339
-from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_RESULT
+from recollect.model.clock import rfc3339
+from recollect.model.schema import ASSISTANT_MSG, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_RESULT
 from tests.builders import Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened
 

@@ -7,9 +7,9 @@ import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Memory
-from recollect.errors import RecollectError
+from recollect.model.errors import RecollectError
+from recollect.model.schema import TOOL_RESULT
 from recollect.recall import literal
-from recollect.schema import TOOL_RESULT
 from recollect.store import search as fulltext_search
 from tests.builders import Home, event, sweep
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.api import Memory
-from recollect.errors import UsageError
+from recollect.model.errors import UsageError
+from recollect.model.schema import ASSISTANT_MSG, USER_MSG
 from recollect.recall.query import FILTERS, MOST_CHARS, MOST_WORDS, Filter, Phrase, Query, parse_query
-from recollect.schema import ASSISTANT_MSG, USER_MSG
 from tests.builders import Home, event, sweep
 from tests.conftest import REPOSITORY
 from tests.faults.rig import IS_SOAK

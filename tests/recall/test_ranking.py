@@ -7,7 +7,7 @@ import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Memory
-from recollect.schema import ASSISTANT_MSG, TOOL_CALL, TOOL_RESULT
+from recollect.model.schema import ASSISTANT_MSG, TOOL_CALL, TOOL_RESULT
 from tests.builders import Home, event, sweep
 from tests.retention.rig import evict_all, opened
 

@@ -14,10 +14,9 @@ import pytest
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.agents import adapters, session_variables
 from recollect.api import Memory, open_memory
-from recollect.distill.texts import estimate_tokens
-from recollect.errors import UsageError
-from recollect.recall import Options, search
-from recollect.schema import (
+from recollect.digest.texts import estimate_tokens
+from recollect.model.errors import UsageError
+from recollect.model.schema import (
     ASSISTANT_MSG,
     DECISION,
     EDIT,
@@ -28,6 +27,7 @@ from recollect.schema import (
     TOOL_RESULT,
     USER_MSG,
 )
+from recollect.recall import Options, search
 from recollect.store import open_for_reading
 from tests.builders import Home, at_ms, event, sweep
 from tests.logs import CLAUDE
@@ -474,7 +474,7 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, variable: str) 
     assert found == 1
     assert loaded & heavy == set()
     assert {name for name in loaded if name.startswith("recollect.")} & {
-        "recollect.sweep", "recollect.schema", "recollect.sessions.account",
+        "recollect.sweep", "recollect.model.schema", "recollect.sessions.account",
         "recollect.care.doctor",
         "recollect.cli.sessions", "recollect.cli.care", "recollect.redact.rules", "recollect.analysis.distiller",
         "recollect.recall.literal", "recollect.recall.file_history", "recollect.store.intake", "recollect.store.batch",

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.cli import main
-from recollect.schema import ASSISTANT_MSG, EDIT, TOOL_CALL
+from recollect.model.schema import ASSISTANT_MSG, EDIT, TOOL_CALL
 from tests.builders import Home, event, sweep
 from tests.retention.rig import evict_all, opened
 from tests.test_api import SCHEMAS, breaches

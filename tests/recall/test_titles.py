@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from recollect.agentkit.protocol import SessionInfo
-from recollect.schema import ASSISTANT_MSG
+from recollect.model.schema import ASSISTANT_MSG
 from tests.builders import Home, at_ms, event, sweep
 
 

@@ -13,9 +13,9 @@ from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.agents import BUILT_IN
 from recollect.api import Filters, Memory
 from recollect.cli import main
-from recollect.errors import NotFound
+from recollect.model.errors import NotFound
+from recollect.model.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
 from recollect.recall.diffs import absolute, changes, is_same, renames
-from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
 from recollect.store import Payloads
 from tests.builders import AGENT, Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened

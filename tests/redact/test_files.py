@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.errors import StoreDamaged
+from recollect.model.errors import StoreDamaged
 from recollect.redact import HYPERSCAN, KEY_FILE, RedactionRules, Redactor, load_key
 
 KEY = bytes(range(32))

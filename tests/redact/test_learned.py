@@ -10,9 +10,9 @@ import pytest
 from recollect.agentkit.protocol import EventRecord
 from recollect.agents import adapters
 from recollect.api import open_memory
-from recollect.errors import RecollectError
 from recollect.ingest.pool import pack_batch, unpack_batch
-from recollect.kinds import SessionKey
+from recollect.model.errors import RecollectError
+from recollect.model.kinds import SessionKey
 from recollect.redact import AHO_CORASICK, NamedValue, RedactionRules, Redactor
 from recollect.store import Batch, Rewrites, SourceRow, StreamBatch
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep

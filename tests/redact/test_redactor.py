@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from recollect.errors import BadConfig
+from recollect.model.errors import BadConfig
 from recollect.redact import AHO_CORASICK, HYPERSCAN, RULES, RedactionRules, Redactor, scanners
 from recollect.redact.finder import expressions
 from recollect.redact.marks import NEWER, OLDER, OTHER, SAME, UNSCANNABLE, compare_versions

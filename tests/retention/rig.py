@@ -12,8 +12,8 @@ from msgspec import structs
 
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.api import Memory, open_memory
-from recollect.retention.plan import Limits
-from recollect.schema import ASSISTANT_MSG, TOOL_CALL, TOOL_RESULT, USER_MSG, Session, to_json
+from recollect.lifecycle.budget import Limits
+from recollect.model.schema import ASSISTANT_MSG, TOOL_CALL, TOOL_RESULT, USER_MSG, Session, to_json
 from tests.builders import Home, event, usage
 
 GENEROUS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=100_000)

@@ -11,10 +11,10 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.analysis import distiller
 from recollect.api import Memory, doctor
-from recollect.clock import now_ms
-from recollect.errors import NotFound
-from recollect.retention import BudgetReport
-from recollect.schema import FILES_LANE, OTHER
+from recollect.lifecycle import BudgetReport
+from recollect.model.clock import now_ms
+from recollect.model.errors import NotFound
+from recollect.model.schema import FILES_LANE, OTHER
 from tests.builders import AGENT, Home, event
 from tests.retention.rig import (
     KILOBYTE,
@@ -50,7 +50,7 @@ def keep(memory: Memory, days: float = 0, **limits: int) -> BudgetReport:
     limit(memory, **limits)
     at_ms = now_ms() + round(days * DAY_MS)
     with pytest.MonkeyPatch.context() as later:
-        later.setattr("recollect.retention.apply.now_ms", lambda: at_ms)
+        later.setattr("recollect.lifecycle.evict.now_ms", lambda: at_ms)
         return memory.keep_within_budget()
 
 

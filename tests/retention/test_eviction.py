@@ -9,7 +9,7 @@ import pytest
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.analysis import distiller
 from recollect.api import repair
-from recollect.schema import HISTORY_LANE
+from recollect.model.schema import HISTORY_LANE
 from tests.builders import AGENT, Home, at_ms, event, usage
 from tests.retention.rig import (
     as_copied,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from recollect.config import Settings, load_settings
-from recollect.errors import BadConfig
-from recollect.retention.plan import Limits, parse_size
+from recollect.lifecycle.budget import Limits, parse_size
+from recollect.model.errors import BadConfig
 
 
 def load(tmp_path: Path, text: str) -> Settings:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.retention.plan import AGE, HARD_CAP, LAST_COPY, SOFT_CAP, UNANALYSED, Limits, Plan, plan
+from recollect.lifecycle.budget import AGE, HARD_CAP, LAST_COPY, SOFT_CAP, UNANALYSED, Limits, Plan, plan
 from recollect.store import HeldSession
 
 DAY_MS = 86_400_000

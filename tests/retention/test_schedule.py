@@ -17,7 +17,7 @@ from recollect.care.schedule import (
     plan_schedule,
     remove_schedule,
 )
-from recollect.errors import StoreUnwritable, UsageError
+from recollect.model.errors import StoreUnwritable, UsageError
 
 COMMAND = ("/opt/my tools/python", "-m", "recollect", "sweep")
 VARIABLES = {"RECOLLECT_HOME": "/data/50% full"}

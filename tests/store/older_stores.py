@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect.api import Memory, open_memory
-from recollect.errors import NotFound
+from recollect.lifecycle import Limits
 from recollect.live import Live
-from recollect.retention import Limits
-from recollect.schema import Session, to_json
+from recollect.model.errors import NotFound
+from recollect.model.schema import Session, to_json
 from tests import logs
 from tests.conftest import REPOSITORY, with_key
 

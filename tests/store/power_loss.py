@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import RecollectError
 from recollect.ingest.builder import Protection
-from recollect.kinds import SessionKey
+from recollect.model.errors import RecollectError
+from recollect.model.kinds import SessionKey
 from recollect.redact import RedactionRules
 from recollect.store import DigestRows, SessionRows, Store, open_store
 from recollect.store.sqlite import database as sqlite

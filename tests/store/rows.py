@@ -10,9 +10,9 @@ import orjson
 
 from recollect.agentkit.protocol import Checkpoint, Cursor, EventRecord, Record, Source
 from recollect.ingest.builder import Task, read_batches
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import USER_MSG
 from recollect.redact import RedactionRules, Redactor
-from recollect.schema import USER_MSG
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch, SourceRow
 from tests.builders import AGENT, ScriptedAdapter

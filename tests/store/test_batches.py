@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from recollect.agentkit.protocol import EventRecord
-from recollect.kinds import SessionKey
-from recollect.schema import USER_MSG
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import USER_MSG
 from recollect.store import Store
 from recollect.store.batch import Batch
 from tests.builders import usage

@@ -6,8 +6,8 @@ import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
-from recollect.errors import NotFound, StoreUnwritable
-from recollect.kinds import SessionKey
+from recollect.model.errors import NotFound, StoreUnwritable
+from recollect.model.kinds import SessionKey
 from recollect.store import Exclusion, Tombstone, open_for_reading, open_store
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.store.rows import batch, held, new_store, noise, put

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from recollect.errors import NotFound, StoreDamaged, StoreTooNew, StoreUnwritable
+from recollect.model.errors import NotFound, StoreDamaged, StoreTooNew, StoreUnwritable
 from recollect.store import Store, iter_damaged_pages, open_database, open_store
 from recollect.store.sqlite.database import file_system_type
 from tests.store.rows import batch, held, new_store, noise, put

@@ -7,11 +7,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from recollect import analysis, schema
+from recollect import analysis
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.analysis.distiller import TINY_BYTES
 from recollect.api import Filters, Memory, open_memory
-from recollect.errors import NotFound, StoreDamaged
+from recollect.model import schema
+from recollect.model.errors import NotFound, StoreDamaged
 from recollect.store import ANY_SESSION
 from recollect.store.sqlite.database import checksum_layer
 from recollect.store.tables.digest_rows import seal_digest

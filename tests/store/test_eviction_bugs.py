@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from recollect.analysis import distiller
-from recollect.errors import RecollectError
-from recollect.retention import apply as budget
+from recollect.lifecycle import apply as budget
+from recollect.model.errors import RecollectError
 from recollect.store import DigestRows
 from recollect.store.tables import evictions
 from recollect.store.tables.digests import Digests

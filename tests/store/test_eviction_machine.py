@@ -11,16 +11,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from recollect import failpoints, sweep
+from recollect import sweep
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.analysis import distiller
 from recollect.api import Memory
-from recollect.clock import now_ms
-from recollect.errors import NotFound, RecollectError
-from recollect.retention import apply as budget
-from recollect.retention.plan import Limits
-from recollect.schema import Session, event_uid
+from recollect.lifecycle import apply as budget
+from recollect.lifecycle.budget import Limits
+from recollect.model import failpoints
+from recollect.model.clock import now_ms
+from recollect.model.errors import NotFound, RecollectError
+from recollect.model.schema import Session, event_uid
 from recollect.sessions import account
 from recollect.store import RetentionEvent
 from tests.builders import AGENT, Home, ScriptedAdapter

@@ -30,7 +30,7 @@ STEPS = (
     "recollect.store.sqlite.snapshot:_require_room",
     "recollect.store.sqlite.snapshot:_empty_log",
     "recollect.store.tables.tombstones:TombstoneTable.finish",
-    "recollect.forget.erase:expire_answers",
+    "recollect.lifecycle.erase:expire_answers",
     "recollect.sessions:settle_sessions",
     "recollect.sessions:name_repos",
 )

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.agents import adapters
-from recollect.kinds import SessionKey
-from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.model.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
 from recollect.store import EventFilter, Fulltext, Store, Term, Wanted, open_store
-from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.faults.rig import IS_SOAK, scratch
 from tests.store.rows import SESSION, batch, put

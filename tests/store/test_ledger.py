@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.errors import StoreUnwritable
+from recollect.model.errors import StoreUnwritable
 from recollect.store.ledger import Ledger
 from tests.faults.rig import scratch
 from tests.test_api import SCHEMAS, breaches

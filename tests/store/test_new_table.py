@@ -10,7 +10,7 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import Memory, doctor, open_memory, restore
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 from recollect.store import open_store
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import fulltext

@@ -10,7 +10,7 @@ import pytest
 from recollect.agentkit.protocol import CostTotal, Record, SessionInfo
 from recollect.agents import adapters
 from recollect.api import Memory
-from recollect.kinds import (
+from recollect.model.kinds import (
     ASSISTANT_MSG,
     EDIT,
     ERROR,

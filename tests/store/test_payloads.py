@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.errors import StoreDamaged
-from recollect.kinds import SessionKey
+from recollect.model.errors import StoreDamaged
+from recollect.model.kinds import SessionKey
 from recollect.store import Store, open_store
 from recollect.store.payloads.packs import SHARED_BYTES
 from recollect.store.payloads.writer import FRAME_BYTES

@@ -9,7 +9,7 @@ import pytest
 
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
-from recollect.kinds import ASSISTANT_MSG, EDIT, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
+from recollect.model.kinds import ASSISTANT_MSG, EDIT, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
 from recollect.store import (
     ANY_SESSION,
     Choice,

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from recollect.api import Memory, open_memory, restore
 from recollect.cli.entry import main
-from recollect.errors import UsageError
-from recollect.home import HOOK_LOG_NAME
+from recollect.model.errors import UsageError
+from recollect.model.home import HOOK_LOG_NAME
 from recollect.recall import Filters
 from recollect.store.sqlite.database import connect
 from tests.conftest import swept

@@ -19,7 +19,7 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from recollect.kinds import TEST_RUN, TOOL_CALL
+from recollect.model.kinds import TEST_RUN, TOOL_CALL
 
 NO_NEWLINE = "\\ No newline at end of file"
 _PATH_KEYS = ("file_path", "path", "target_file", "notebook_path", "filename", "filePath")

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from recollect.errors import SourceUnreadable
+from recollect.model.errors import SourceUnreadable
 
 FOLDER = "folder"  # the kind of a source that is a folder nobody may read
 CONTAINER = "container"  # the kind under which a source that holds units is known

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from recollect.kinds import ASSISTANT_MSG, FILES_LANE, HISTORY_LANE, KIND_FAMILY, TOOL_CALL, USER_MSG
-from recollect.schema import Event, Session
-from recollect.text import plural
+from recollect.model.kinds import ASSISTANT_MSG, FILES_LANE, HISTORY_LANE, KIND_FAMILY, TOOL_CALL, USER_MSG
+from recollect.model.schema import Event, Session
+from recollect.model.text import plural
 
 Message = Mapping[str, Any]  # a line of JSON
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from recollect.kinds import SUMMARY_CHARS
-from recollect.text import TERMINAL_CONTROL
+from recollect.model.kinds import SUMMARY_CHARS
+from recollect.model.text import TERMINAL_CONTROL
 
 _SCALARS = frozenset({bool, float, type(None)})
 _DEPTH = 100

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from itertools import takewhile
 
-from recollect.errors import NotFound
+from recollect.model.errors import NotFound
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 

@@ -3,10 +3,10 @@
 Names load on first use: the distiller's patterns take time to compile, and most sweeps have nothing to distil.
 """
 
-from recollect import distill, knowledge
-from recollect.lazy import lazy_names
+from recollect import digest, knowledge
+from recollect.model.lazy import lazy_names
 
-VERSION = distill.VERSION * 1000 + knowledge.VERSION  # what another one made is made again
+VERSION = digest.VERSION * 1000 + knowledge.VERSION  # what another one made is made again
 
 _NAMES = """
 recollect.analysis.distiller: distil_pending distil_sessions

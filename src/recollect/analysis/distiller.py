@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from recollect import analysis, schema
+from recollect import analysis
 from recollect.analysis import VERSION
-from recollect.clock import now_ms
-from recollect.distill import (
+from recollect.digest import (
     Part,
     Payloads,
     Subject,
@@ -28,9 +27,11 @@ from recollect.distill import (
     shortened,
     write_digest,
 )
-from recollect.kinds import SessionKey
 from recollect.knowledge import Lessons, Material, derive, steps_to_read
-from recollect.schema import FILES_LANE, Covers, Digest
+from recollect.model import schema
+from recollect.model.clock import now_ms
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import FILES_LANE, Covers, Digest
 from recollect.sessions import TOKENS, Parts, Used, add_up, boundary_of, cuts_ms, decode_totals, split, until, usd_of
 from recollect.store import (
     ACCOUNT,

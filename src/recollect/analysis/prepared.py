@@ -16,10 +16,6 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import as_datetime, now_ms
-from recollect.files import replace_file
-from recollect.home import PREPARED_NAME
-from recollect.kinds import SessionKey
 from recollect.knowledge import (
     FIXED_BY,
     LEAST_CONFIDENCE,
@@ -31,6 +27,11 @@ from recollect.knowledge import (
     fix_lines,
     fixes_of,
 )
+from recollect.model.clock import as_datetime, now_ms
+from recollect.model.files import replace_file
+from recollect.model.home import PREPARED_NAME
+from recollect.model.kinds import SessionKey
+from recollect.model.text import cut_short
 from recollect.recall import (
     HOOK_DEFAULTS,
     files_path,
@@ -42,7 +43,6 @@ from recollect.recall import (
     write_snapshot,
 )
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, SessionFilter, Store, StoredFact
-from recollect.text import cut_short
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_DECISIONS, _SETTLED_CHARS = 100, 400  # of a repository that may be about a file, and what is said of one

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from recollect import sessions
-from recollect.distill import Exchange, ExchangeRules, cut, parse_digest
-from recollect.errors import NotFound
-from recollect.kinds import TEST_RUN, SessionKey
+from recollect.digest import Exchange, ExchangeRules, cut, parse_digest
 from recollect.knowledge import DECIDED, FIXED_BY, LEAST_CONFIDENCE, PREFERS, fact_of, with_ends
+from recollect.model.errors import NotFound
+from recollect.model.kinds import TEST_RUN, SessionKey
+from recollect.model.schema import FILES_LANE, Digest, Session
+from recollect.model.text import cut_short, payload_text
 from recollect.recall import AGENT, USER, Recalled
-from recollect.schema import FILES_LANE, Digest, Session
 from recollect.store import SessionFilter, Store
-from recollect.text import cut_short, payload_text
 
 
 def find_digest(store: Store, session: Session) -> Digest:

@@ -4,7 +4,7 @@ Names load on first use: a search must not wait for the code of a sweep, a repai
 reach what few calls need the same way, through the doors of the packages below.
 """
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 _NAMES = """
 recollect.api.annotations: VIEW_FIELDS Annotations ForgetRequest SessionAnnotations UserNote

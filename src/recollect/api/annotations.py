@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 from recollect import ingest
-from recollect.clock import AsDatetime, rfc3339
-from recollect.errors import UsageError
-from recollect.kinds import SessionKey
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.errors import UsageError
+from recollect.model.kinds import SessionKey
 from recollect.recall import Filters
 from recollect.store import MAIN_GROUP
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.schema import Session
+    from recollect.model.schema import Session
 
 FORGET = "forget"
 VIEW_FIELDS = (*Filters._fields, "title", "sort", "all")  # of an address that lists sessions

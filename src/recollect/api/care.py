@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recollect import __version__, care, forget, ingest, redact, sessions
+from recollect import __version__, care, ingest, lifecycle, redact, sessions
 from recollect.agentkit.files import Source, resolve_root
 from recollect.config import home_variable, load_settings, refuse_in_group
-from recollect.errors import BadConfig, NotFound, StoreTooNew
+from recollect.model.errors import BadConfig, NotFound, StoreTooNew
+from recollect.model.text import Progress, plural, silent
 from recollect.store import MEMORY_NAME, give_up_spare, open_for_reading, open_store
-from recollect.text import Progress, plural, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,7 +141,7 @@ def repair(
     count = 0
     if (settings.folder / MEMORY_NAME).exists():
         with open_store(settings.folder) as store:
-            count = forget.finish_interrupted(store, settings.rules, settings.domains)
+            count = lifecycle.finish_interrupted(store, settings.rules, settings.domains)
     return care.RepairReport(notes=[f"Finished an interrupted forget: {plural(count, 'session')}"] if count else [])
 
 

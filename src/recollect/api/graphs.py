@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from recollect import analysis
 from recollect.config import graphiti_secrets, quiet_graphiti, refuse_in_group
-from recollect.errors import BadConfig, RecollectError
-from recollect.kinds import session_uid
 from recollect.knowledge import graphiti
+from recollect.model.errors import BadConfig, RecollectError
+from recollect.model.kinds import session_uid
+from recollect.model.text import Progress, silent
 from recollect.recall import NO_FILTERS, Filters
 from recollect.sessions import add_up, usd_of
 from recollect.store import MAIN_GROUP, Response, push_lock
-from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from recollect.api import Memory

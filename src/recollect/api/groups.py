@@ -14,9 +14,7 @@ import orjson
 from recollect import api, groups, recall
 from recollect.agentkit.optional import HomeSettings, Task
 from recollect.agents import find_writeback, fork_words, get_adapter, live_sessions, resume_words, shell_line
-from recollect.clock import rfc3339
 from recollect.config import agent_environment, group_variables
-from recollect.errors import Busy, NotFound, Unsupported, UsageError
 from recollect.groups import (
     Bookmark,
     Group,
@@ -31,8 +29,10 @@ from recollect.groups import (
     remove_group,
 )
 from recollect.ingest import Protection
-from recollect.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
-from recollect.shared_folder import HISTORY_NAME
+from recollect.model.clock import rfc3339
+from recollect.model.errors import Busy, NotFound, Unsupported, UsageError
+from recollect.model.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
+from recollect.model.shared_folder import HISTORY_NAME
 from recollect.store import LAST_CHANGE, MAIN_GROUP, drop_abandoned
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from recollect.api import Memory
     from recollect.groups import ActiveSession, Answered, Cleared, Mount, Request, Resumed, RunReport
-    from recollect.schema import Session
+    from recollect.model.schema import Session
     from recollect.store import Store
 
 

@@ -19,15 +19,15 @@ from recollect.agentkit.optional import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words, shell_line
 from recollect.analysis import find_digest
 from recollect.archive import digest_name, document_name, render, write_named, write_new
-from recollect.clock import AsDatetime, rfc3339
-from recollect.distill import brief_digest, render_digest
-from recollect.errors import NotFound, Unsupported
-from recollect.kinds import USER_MSG, SessionKey
+from recollect.digest import brief_digest, render_digest
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.errors import NotFound, Unsupported
+from recollect.model.kinds import USER_MSG, SessionKey
+from recollect.model.schema import Session
+from recollect.model.text import Progress, silent
 from recollect.redact import MARK
-from recollect.schema import Session
 from recollect.sessions import find_spawned, iter_payloads, read_events
 from recollect.store import Store, drop_abandoned, sweep_lock
-from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from recollect.config import Settings

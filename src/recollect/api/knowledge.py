@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect import analysis, ingest, knowledge, recall
-from recollect.clock import moment_ms, now_ms
 from recollect.config import current_sessions
-from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.model.clock import moment_ms, now_ms
+from recollect.model.errors import Ambiguous, NotFound, UsageError
+from recollect.model.text import plural
 from recollect.recall import NO_FILTERS, Filters
 from recollect.redact import Redactor
 from recollect.store import MAIN_GROUP, Span
-from recollect.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -7,14 +7,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect import api, care, forget, ingest, retention, sessions, store
+from recollect import api, care, ingest, lifecycle, sessions, store
 from recollect.api.reading import Reading
-from recollect.clock import moment_ms
 from recollect.config import load_settings, process_group, store_folder
-from recollect.errors import NotFound, UsageError
+from recollect.model.clock import moment_ms
+from recollect.model.errors import NotFound, UsageError
+from recollect.model.text import Progress, silent
 from recollect.recall import Filters
 from recollect.store import open_for_reading, open_store
-from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from recollect.api import Annotations, Archives, Graphs, Groups, Handover, Knowledge, Projects
     from recollect.care import BackupReport, ExportReport, ImportReport, Overview, Status
-    from recollect.forget import ForgetPlan, RescanReport
     from recollect.ingest import Freshness
-    from recollect.retention import BudgetReport, Outlook
-    from recollect.schema import Problem, Session
+    from recollect.lifecycle import BudgetReport, ForgetPlan, Outlook, RescanReport
+    from recollect.model.schema import Problem, Session
     from recollect.sweep_report import SweepReport
 
 
@@ -120,14 +119,14 @@ class Memory(Reading):
 
     def outlook(self) -> Outlook:
         """What eviction would drop now. Changes nothing."""
-        return retention.look_ahead(self._store, self.settings.limits, self.settings.host)
+        return lifecycle.look_ahead(self._store, self.settings.limits, self.settings.host)
 
     def keep_within_budget(self) -> BudgetReport:
         """Drop raw detail until the store fits its budget, as each sweep does. Raises Busy during a sweep."""
         limits, host, notify = self.settings.limits, self.settings.host, self.settings.notify
         with store.sweep_lock(self._store.folder):
-            retention.finish_evictions(self._store)
-            report = retention.keep_within_budget(self._store, limits, host, lambda done, total: None, notify=notify)
+            lifecycle.finish_evictions(self._store)
+            report = lifecycle.keep_within_budget(self._store, limits, host, lambda done, total: None, notify=notify)
             self._store.checkpoint()
         return report
 
@@ -140,7 +139,7 @@ class Memory(Reading):
         with store.sweep_lock(self._store.folder):
             redactor = ingest.Protection(self.settings.folder, self.settings.redaction).redactor()
             advance = partial(progress, "redacting")
-            return forget.rescan_store(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
+            return lifecycle.rescan_store(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
 
     def plan_forgetting(
         self,
@@ -164,26 +163,26 @@ class Memory(Reading):
             raise UsageError("Give either sessions or conditions, not both", "see `recollect forget --help`")
         if not (names or has_conditions):
             raise UsageError("Name the sessions to forget, or a condition", "`recollect sessions` lists ids and titles")
-        selection = forget.Selection(
+        selection = lifecycle.Selection(
             [self._named(name, is_strict=True) for name in names], repo, before_ms, match, patterns
         )
-        return forget.plan_forgetting(self._store, selection, progress, with_forks=with_forks)
+        return lifecycle.plan_forgetting(self._store, selection, progress, with_forks=with_forks)
 
     def finish_forgetting(self) -> int:
         """Finish an interrupted `forget`, and return how many sessions and lines it deleted.
 
         Raises Busy while a sweep is running, which finishes it too, and StoreUnwritable if there is no room for it.
         """
-        return forget.finish_interrupted(self._store, self.settings.rules, self.settings.domains)
+        return lifecycle.finish_interrupted(self._store, self.settings.rules, self.settings.domains)
 
     def is_forgotten(self, name: str) -> bool:
         """Whether a session with this id, or one that begins or ends with it, was forgotten."""
-        return forget.is_forgotten(self._store, name)
+        return lifecycle.is_forgotten(self._store, name)
 
     @contextmanager
     def without_sweeps(self) -> Iterator[None]:
         """Block sweeps inside this context; raises Busy if one is running."""
-        with forget.without_sweeps(self._store):
+        with lifecycle.without_sweeps(self._store):
             yield
 
     def backup(self, path: str | PathLike[str], progress: Progress = silent) -> BackupReport:
@@ -223,7 +222,7 @@ class Memory(Reading):
         `also_new` includes matches stored since the plan was made; without it they raise Busy, as a running sweep does.
         """
         rules, domains = self.settings.rules, self.settings.domains
-        done = forget.apply_plan(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
+        done = lifecycle.apply_plan(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
         self.groups.renew_snapshots()
         return done
 

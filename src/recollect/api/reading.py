@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from recollect import analysis, knowledge, recall, sessions, store
 from recollect.agents import resume_command
-from recollect.clock import rfc3339
 from recollect.config import current_sessions
-from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.kinds import WARM_UP, SessionKey
+from recollect.model.clock import rfc3339
+from recollect.model.errors import Ambiguous, NotFound, UsageError
+from recollect.model.kinds import WARM_UP, SessionKey
+from recollect.model.text import Progress, silent
 from recollect.recall import NO_FILTERS, Filters
-from recollect.text import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import TypedDict, Unpack
 
     from recollect.config import Settings
-    from recollect.distill import Exchange
+    from recollect.digest import Exchange
+    from recollect.model.schema import Digest, Event, Session, Signal
     from recollect.recall import (
         FileEdit,
         FileVisit,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         TimelineEntry,
         Unfinished,
     )
-    from recollect.schema import Digest, Event, Session, Signal
     from recollect.sessions import TranscriptItem
     from recollect.store import SessionFilter, Span, Store
 

@@ -22,7 +22,7 @@ from recollect.config import (
     with_value,
     write_settings,
 )
-from recollect.errors import BadConfig, NotFound
+from recollect.model.errors import BadConfig, NotFound
 
 if TYPE_CHECKING:
     from os import PathLike

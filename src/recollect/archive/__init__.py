@@ -1,6 +1,6 @@
 """Sessions as documents: Markdown and HTML to read and share, JSON with everything, digests as a folder of pages."""
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 

@@ -22,12 +22,12 @@ import orjson
 from recollect.agents import profile_of
 from recollect.analysis import find_digest
 from recollect.archive.html import patches, render_session_html
-from recollect.distill import inert, inert_lines, render_digest
-from recollect.errors import NotFound, StoreUnwritable, UsageError
-from recollect.files import drop_left_beside, work_name
-from recollect.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.digest import inert, inert_lines, render_digest
+from recollect.model.errors import NotFound, StoreUnwritable, UsageError
+from recollect.model.files import drop_left_beside, work_name
+from recollect.model.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.model.schema import Digest, Session, to_json
 from recollect.recall import session_diff
-from recollect.schema import Digest, Session, to_json
 from recollect.sessions import TranscriptItem, iter_transcript
 from recollect.store import Store
 

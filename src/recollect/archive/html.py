@@ -14,9 +14,9 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from recollect import schema
-from recollect.errors import RecollectError
-from recollect.schema import Digest, Session
+from recollect.model import schema
+from recollect.model.errors import RecollectError
+from recollect.model.schema import Digest, Session
 from recollect.sessions import TranscriptItem
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
 from pygments.util import ClassNotFound
 
 from recollect.agents import profile_of
-from recollect.schema import KIND_FAMILY, TOOL_CALL, Event, Session
+from recollect.model.schema import KIND_FAMILY, TOOL_CALL, Event, Session
+from recollect.model.text import TERMINAL_CONTROL, duration, money, number, payload_text, plural, size
 from recollect.sessions import TranscriptItem
-from recollect.text import TERMINAL_CONTROL, duration, money, number, payload_text, plural, size
 
 _HARMFUL = re.compile(rf"{TERMINAL_CONTROL}|[\u202a-\u202e\u2066-\u2069\ufeff]")
 _PLAIN = re.compile(r"[\w ,.;:?!'()/-]*")  # nothing that Markdown gives a meaning in a line

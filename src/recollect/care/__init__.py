@@ -1,6 +1,6 @@
 """Looking after a store: doctor, repair, backup, export and import, schedules."""
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 

@@ -21,9 +21,10 @@ from typing import IO, Any, NamedTuple
 import orjson
 import zstandard
 
-from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
-from recollect.errors import (
+from recollect.lifecycle import finish_forgetting
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import (
     BadBackup,
     NotFound,
     RecollectError,
@@ -32,8 +33,8 @@ from recollect.errors import (
     StoreUnwritable,
     UsageError,
 )
-from recollect.files import drop_left_beside, new_file, remove, sync, work_name
-from recollect.forget import finish_forgetting
+from recollect.model.files import drop_left_beside, new_file, remove, sync, work_name
+from recollect.model.text import Progress
 from recollect.store import (
     DATABASES,
     LEDGER_NAME,
@@ -48,7 +49,6 @@ from recollect.store import (
     sweep_lock,
     work_folder,
 )
-from recollect.text import Progress
 
 MANIFEST = "manifest.json"
 

@@ -15,12 +15,12 @@ from recollect.agentkit.protocol import Adapter, SettingAdvice
 from recollect.agents import adapters, find_plugin_host
 from recollect.care.install import broken_pieces, installed_agents
 from recollect.care.schedule import LOG_NAME
-from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
-from recollect.errors import NotFound, RecollectError, StoreDamaged
-from recollect.files import abandoned
-from recollect.forget import FINISHES_FORGETTING
 from recollect.ingest import held_although_excluded, unusable_rules
+from recollect.lifecycle import FINISHES_FORGETTING
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import NotFound, RecollectError, StoreDamaged
+from recollect.model.files import abandoned
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, file_system_type, is_full, open_store
 
 OK = "ok"

@@ -19,12 +19,13 @@ from recollect.agentkit.protocol import FOLDER, Adapter, Source
 from recollect.agents import adapters
 from recollect.care.doctor import ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.config import Settings
-from recollect.errors import NotFound, RecollectError, StoreTooNew
-from recollect.files import abandoned
 from recollect.ingest import Protection, SourceNames, Task, read_batches
-from recollect.kinds import SessionKey
+from recollect.model.errors import NotFound, RecollectError, StoreTooNew
+from recollect.model.files import abandoned
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
+from recollect.model.text import Progress
 from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of, without_rules
-from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
 from recollect.sessions import content_hash
 from recollect.store import (
     CACHE_NAME,
@@ -51,7 +52,6 @@ from recollect.store import (
     second_uid,
     unpack_entry,
 )
-from recollect.text import Progress
 
 _STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
 

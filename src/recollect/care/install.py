@@ -23,8 +23,8 @@ from typing import Any
 from recollect.agentkit.profile import Command, PluginHost
 from recollect.agents import adapters, find_plugin_host, get_adapter
 from recollect.config import Settings, with_value, write_settings
-from recollect.errors import NotFound, RecollectError
-from recollect.home import GROUP_VARIABLE, HOOK_TOOL
+from recollect.model.errors import NotFound, RecollectError
+from recollect.model.home import GROUP_VARIABLE, HOOK_TOOL
 from recollect.recall import AGENT_PROMPTS
 
 MARKETPLACE, PLUGIN = "recollect-local", "recollect"

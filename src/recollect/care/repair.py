@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
-from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
-from recollect.errors import NotFound, StoreUnwritable
-from recollect.kinds import SessionKey
+from recollect.lifecycle import finish_evictions
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import NotFound, StoreUnwritable
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import Session
+from recollect.model.text import Progress
 from recollect.redact import KEY_FILE, OPENING, load_key
-from recollect.retention import finish_evictions
-from recollect.schema import Session
 from recollect.store import (
     CACHE_NAME,
     COPY,
@@ -43,7 +44,6 @@ from recollect.store import (
 )
 from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport
-from recollect.text import Progress
 
 # What is done about the faults of a part, or of a database, in this order
 _STEPS = {

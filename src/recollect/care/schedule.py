@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import StoreUnwritable, UsageError
+from recollect.model.errors import StoreUnwritable, UsageError
 
 CRON, SYSTEMD, LAUNCHD = "cron", "systemd", "launchd"
 WATCH = "watch"  # instead of a cadence: a service that runs all the time

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
-from recollect.schema import Problem
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.schema import Problem
 from recollect.store import Store, read_sweep_state, read_watch_state
 
 _BYTES_OF_TOKEN = 4

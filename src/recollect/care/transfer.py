@@ -30,13 +30,14 @@ from recollect.care.backup import (
     write_manifest,
 )
 from recollect.config import Settings
-from recollect.distill import parse_digest
-from recollect.errors import BadBackup, Busy, StoreUnwritable
-from recollect.files import remove
+from recollect.digest import parse_digest
 from recollect.ingest import Protection, exclude_of, protected_json, protected_line, protected_names, without_secrets
-from recollect.kinds import SessionKey
+from recollect.model.errors import BadBackup, Busy, StoreUnwritable
+from recollect.model.files import remove
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import Session, to_json
+from recollect.model.text import Progress
 from recollect.redact import Redactor
-from recollect.schema import Session, to_json
 from recollect.store import (
     HIDES_LEARNED,
     Batch,
@@ -61,7 +62,6 @@ from recollect.store import (
     work_folder,
 )
 from recollect.sweep import sweep
-from recollect.text import Progress
 
 FILE_SUFFIX = ".tar.zst"
 

@@ -26,7 +26,7 @@ from recollect.cli.terminal import (
     short_ids,
     wrapped,
 )
-from recollect.errors import NotFound, UsageError
+from recollect.model.errors import NotFound, UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:

@@ -23,15 +23,15 @@ from recollect.cli.output import (
 )
 from recollect.cli.sweep import budget_lines, print_budget_warnings
 from recollect.cli.terminal import local_time, no_sessions, one_line, plural, shown_progress, size, wrapped
-from recollect.clock import rfc3339
-from recollect.errors import NotFound, UsageError
+from recollect.model.clock import rfc3339
+from recollect.model.errors import NotFound, UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.api import Archive, Memory
     from recollect.care import BackupReport, ExportReport, Finding, RepairReport, RestoreReport, Schedule
-    from recollect.retention import Outlook
-    from recollect.schema import Session
+    from recollect.lifecycle import Outlook
+    from recollect.model.schema import Session
 
 _FORMATS = ("md", "html", "json")
 _NAMED = "the file is named after the day and the title"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import kinds
 from recollect.cli.listing import (
     emit_page,
     highlighted,
@@ -30,9 +29,10 @@ from recollect.cli.terminal import (
     width,
     wrapped,
 )
-from recollect.errors import UsageError
+from recollect.model import kinds
+from recollect.model.errors import UsageError
+from recollect.model.text import begins_with
 from recollect.recall import Filters
-from recollect.text import begins_with
 
 if TYPE_CHECKING:
     from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SearchAnswer, SessionHit

@@ -25,8 +25,8 @@ from recollect.cli.terminal import (
     shown_progress,
     wrapped,
 )
-from recollect.errors import NotFound, UsageError
 from recollect.knowledge.graphiti import EPISODES, FACTS, MODES
+from recollect.model.errors import NotFound, UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from recollect.cli.terminal import (
     short_ids,
     width,
 )
-from recollect.kinds import ABANDONED, FAIL, SUCCESS, signal_words
+from recollect.model.kinds import ABANDONED, FAIL, SUCCESS, signal_words
 from recollect.recall import folded
 
 if TYPE_CHECKING:
+    from recollect.model.schema import Session, Signal
     from recollect.recall import FileEdit, FileVisit, Related, SessionHit, TimelineEntry
-    from recollect.schema import Session, Signal
 
 _LEAST_TITLE = 12
 _TITLE_COLUMNS = 100  # of a hit, even in a pipe: its matches matter more

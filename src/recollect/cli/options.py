@@ -11,8 +11,8 @@ import click
 from recollect.api import Memory, open_memory
 from recollect.cli.terminal import duration, grey, one_line, plural, short_ids, size
 from recollect.config import freshness_mode, process_group
-from recollect.errors import RecollectError
-from recollect.kinds import KINDS, OUTCOMES
+from recollect.model.errors import RecollectError
+from recollect.model.kinds import KINDS, OUTCOMES
 from recollect.recall import Filters
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from recollect.cli.terminal import (
     width,
 )
 from recollect.config import has_colour, pager_command, pager_environment
-from recollect.errors import NeedsAnswer, RecollectError, StoreUnwritable, UsageError
+from recollect.model.errors import NeedsAnswer, RecollectError, StoreUnwritable, UsageError
 
 if TYPE_CHECKING:
     import subprocess

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import click
 
-from recollect import distill
+from recollect import digest
 from recollect.api import Memory
 from recollect.cli.listing import matched_part, outcome_sign, total_line
 from recollect.cli.options import open_fresh
@@ -24,7 +24,7 @@ from recollect.cli.resume import obstacles
 from recollect.cli.terminal import fitted, fitted_time, one_line, padded, printable, repo_name, short_ids, width
 from recollect.cli.transcript import plain_rows
 from recollect.config import has_colour
-from recollect.errors import NotFound, RecollectError
+from recollect.model.errors import NotFound, RecollectError
 from recollect.recall import Filters, SearchAnswer, SessionHit
 
 RESUME, SHOW, DIFF, COPY, QUIT = "resume", "show", "diff", "copy", "quit"
@@ -184,7 +184,7 @@ class Picker:
 
     def _read_digest(self, session_uid: str, columns: int) -> list[Line]:
         try:
-            text = distill.render_digest(self._memory.digest(self._memory.session(session_uid)), None)
+            text = digest.render_digest(self._memory.digest(self._memory.session(session_uid)), None)
         except NotFound:
             return [Line("No digest yet", GREY)]
         page = [line for line in printable(text).splitlines()[1:] if line]  # the list has its title

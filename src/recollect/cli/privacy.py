@@ -12,11 +12,11 @@ from recollect.api import check_text, make_room, open_memory
 from recollect.cli.options import SESSION
 from recollect.cli.output import command, confirm, emit, first_lines, yes_option
 from recollect.cli.terminal import fitted, local_time, one_line, plural, shown_progress, size
-from recollect.errors import NeedsAnswer, NotFound, UsageError
+from recollect.model.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.forget import ForgetPlan, ForgottenSession
+    from recollect.lifecycle import ForgetPlan, ForgottenSession
 
 _SHOWN = 20
 _TITLE_COLUMNS = 60

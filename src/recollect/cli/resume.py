@@ -29,15 +29,15 @@ from recollect.cli.terminal import (
     short_ids,
     width,
 )
-from recollect.errors import NotFound, UsageError
-from recollect.schema import to_json
+from recollect.model.errors import NotFound, UsageError
+from recollect.model.schema import to_json
 from recollect.sessions import has_subject
 
 if TYPE_CHECKING:
     from recollect.api import HandoverPlan, Memory
     from recollect.groups import Answered, Resumed
+    from recollect.model.schema import Session
     from recollect.recall import Filters, Unfinished
-    from recollect.schema import Session
 
 
 @command()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import api, archive, distill
+from recollect import api, archive
+from recollect import digest as digests
 from recollect.api import open_memory
 from recollect.cli.listing import (
     emit_page,
@@ -42,16 +43,16 @@ from recollect.cli.terminal import (
     repo_name,
     short_ids,
 )
-from recollect.clock import period
-from recollect.errors import NotFound, UsageError
-from recollect.kinds import SESSION_CLASSES, SIGNALS
+from recollect.model.clock import period
+from recollect.model.errors import NotFound, UsageError
+from recollect.model.kinds import SESSION_CLASSES, SIGNALS
+from recollect.model.schema import to_json
 from recollect.recall import Filters
-from recollect.schema import to_json
 
 if TYPE_CHECKING:
     from recollect.api import Memory, SessionAnnotations
-    from recollect.distill import Exchange
-    from recollect.schema import Digest, Session
+    from recollect.digest import Exchange
+    from recollect.model.schema import Digest, Session
     from recollect.sessions import TranscriptItem
 
 _SHOWN_SESSIONS, _SHOWN_TIMELINE, _SHOWN_RELATED = 20, 200, 10
@@ -288,14 +289,14 @@ def digest(session: str, for_agent: bool, budget: int | None, no_pager: bool, as
     if as_json:
         print_json(to_json(of_session) | {"cwd": chosen.cwd, "resume_command": chosen.resume_command})
     elif for_agent or budget:
-        click.echo(printable(distill.brief_digest(of_session, chosen, budget or _BRIEF_TOKENS)), nl=False)
+        click.echo(printable(digests.brief_digest(of_session, chosen, budget or _BRIEF_TOKENS)), nl=False)
     else:
         print_lines(_digest_lines(of_session, chosen), no_pager=no_pager)
 
 
 def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
     """A digest as Markdown, or in colour and wrapped on a terminal."""
-    page = printable(distill.render_digest(digest, None, session)).removesuffix("\n").split("\n")
+    page = printable(digests.render_digest(digest, None, session)).removesuffix("\n").split("\n")
     if not sys.stdout.isatty():
         return iter(page)
     from recollect.cli.transcript import markdown_lines  # only a terminal needs it

@@ -23,7 +23,7 @@ from recollect.cli.output import (
 )
 from recollect.cli.terminal import READING_IS_OFF, fitted_time, grey, one_line, padded, plural
 from recollect.config import load_settings, refuse_in_group
-from recollect.errors import NotFound, RecollectError, UsageError
+from recollect.model.errors import NotFound, RecollectError, UsageError
 
 if TYPE_CHECKING:
     from recollect.care import Installation
@@ -410,7 +410,7 @@ def web(port: int | None, no_open: bool, read_only: bool) -> None:
     """
     refuse_in_group()
     archive.require_web_parts()  # else the rest cannot be imported
-    from recollect.loopback import bind
+    from recollect.model.loopback import bind
     from recollect.web.app import USUAL_PORT, serve  # needs the extra
 
     def tell(address: str) -> None:

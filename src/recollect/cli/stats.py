@@ -26,9 +26,9 @@ from recollect.cli.terminal import (
     short_ids,
     width,
 )
-from recollect.errors import UsageError
+from recollect.model.errors import UsageError
+from recollect.model.schema import to_json
 from recollect.recall import BREAKDOWNS, WEEKDAYS, Filters, Spending, StatLine, Stats
-from recollect.schema import to_json
 
 _SHADES = " ░▒▓█"
 _LEAST_COLUMNS = 12  # of a name that is cut, however narrow the terminal is

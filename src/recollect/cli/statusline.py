@@ -10,7 +10,7 @@ import sys
 import time
 from zlib import crc32
 
-from recollect.home import SPENDING_NAME, is_in_group, store_path
+from recollect.model.home import SPENDING_NAME, is_in_group, store_path
 
 TYPE_CHECKING = False  # `typing` takes longer to load than all of this
 if TYPE_CHECKING:

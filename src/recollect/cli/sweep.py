@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 import recollect
-from recollect import api, distill
+from recollect import api, digest
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
 from recollect.cli.output import command, emit, print_json, root_option
@@ -33,15 +33,15 @@ from recollect.cli.terminal import (
     size,
     wrapped,
 )
-from recollect.clock import now_ms, rfc3339
 from recollect.config import require_folders
+from recollect.model.clock import now_ms, rfc3339
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from recollect.care import Status
-    from recollect.retention import BudgetReport
-    from recollect.schema import Problem, Session
+    from recollect.lifecycle import BudgetReport
+    from recollect.model.schema import Problem, Session
     from recollect.sweep_report import SweepReport
     from recollect.watch import Attempt
 
@@ -224,7 +224,7 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
         "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2, context=0)),
         "knowledge rehearse": rehearsal_lines(memory.knowledge.rehearse(), 1),
         f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
-        f"digest {names[longest.session_uid]}": [printable(distill.render_digest(memory.digest(longest), None))],
+        f"digest {names[longest.session_uid]}": [printable(digest.render_digest(memory.digest(longest), None))],
     }
     for words, lines in outputs.items():
         click.echo(click.style(f"$ recollect {words}", bold=True))

@@ -17,14 +17,14 @@ import click
 
 from recollect.agents import profile_of
 from recollect.config import terminal_columns, terminal_rows
-from recollect.home import is_in_group
-from recollect.text import TERMINAL_CONTROL, Progress
-from recollect.text import duration as duration
-from recollect.text import money as money
-from recollect.text import number as number
-from recollect.text import plural as plural
-from recollect.text import session_counts as session_counts
-from recollect.text import size as size
+from recollect.model.home import is_in_group
+from recollect.model.text import TERMINAL_CONTROL, Progress
+from recollect.model.text import duration as duration
+from recollect.model.text import money as money
+from recollect.model.text import number as number
+from recollect.model.text import plural as plural
+from recollect.model.text import session_counts as session_counts
+from recollect.model.text import size as size
 
 READING_IS_OFF = "Nothing is read: `recollect config capture.enabled true` switches reading on"
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out

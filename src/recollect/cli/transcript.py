@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import schema
 from recollect.cli.find import SPEAKERS
 from recollect.cli.options import open_fresh, session_argument
 from recollect.cli.output import command, no_pager_option, print_json, print_lines
@@ -28,11 +27,12 @@ from recollect.cli.terminal import (
     wrapped_rows,
 )
 from recollect.config import terminal_columns
-from recollect.errors import NotFound
+from recollect.model import schema
+from recollect.model.errors import NotFound
+from recollect.model.schema import OUTPUT, UNRECORDED, Event, Session
+from recollect.model.text import ELLIPSIS
 from recollect.recall import StatLine
-from recollect.schema import OUTPUT, UNRECORDED, Event, Session
 from recollect.sessions import TranscriptItem
-from recollect.text import ELLIPSIS
 
 if TYPE_CHECKING:
     from recollect.recall import EditDiff, SessionDiff

@@ -1,6 +1,6 @@
 """Groups: workspaces with their own folder, agent home, active session, bookmarks, archives and IPC folder."""
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 _NAMES = """
 recollect.groups.group: ActiveSession Bookmark Cleared Group GroupSessions Mount Resumed active_of add_group all_groups

@@ -9,12 +9,12 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from recollect.agents import BUILT_IN, get_adapter
-from recollect.clock import AsDatetime, as_ms, now_ms, rfc3339
-from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.kinds import SessionKey
-from recollect.schema import Session
+from recollect.model.clock import AsDatetime, as_ms, now_ms, rfc3339
+from recollect.model.errors import Ambiguous, NotFound, UsageError
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import Session
+from recollect.model.shared_folder import signal_close
 from recollect.sessions import GROUPS_FOLDER, assign_groups, group_folder, homes_of
-from recollect.shared_folder import signal_close
 from recollect.store import MAIN_GROUP, BookmarkRow, GroupRow, Pointer, Store
 
 CONVERSATIONS = "conversations"

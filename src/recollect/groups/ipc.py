@@ -17,11 +17,11 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import now_ms, rfc3339
-from recollect.errors import NotFound, NotInGroup, RecollectError, UsageError
 from recollect.groups.group import Bookmark, Group, Mount
-from recollect.schema import to_json
-from recollect.shared_folder import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_NAME, SharedFolder, open_shared
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import NotFound, NotInGroup, RecollectError, UsageError
+from recollect.model.schema import to_json
+from recollect.model.shared_folder import ANSWERS, HISTORY_NAME, INPUT, TASKS, TASKS_NAME, SharedFolder, open_shared
 
 VERSION = 1
 GROUPS_NAME = "available_groups.json"

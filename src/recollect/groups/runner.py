@@ -19,9 +19,9 @@ import orjson
 
 from recollect.agentkit.optional import Dialogue, Ended, HomeSettings, Message, Reply, Said, Started, Task
 from recollect.agents import runner_of
-from recollect.errors import Busy, NotFound, RecollectError, UsageError
 from recollect.groups.group import Group, GroupSessions
-from recollect.shared_folder import CLOSE_NAME, INPUT, SharedFolder, open_shared
+from recollect.model.errors import Busy, NotFound, RecollectError, UsageError
+from recollect.model.shared_folder import CLOSE_NAME, INPUT, SharedFolder, open_shared
 
 CLOSED, ENDED = "closed", "ended"
 _SENT = ".sent"  # ends the name of a follow-up that the agent was sent, until its turn is over

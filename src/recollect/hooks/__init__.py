@@ -3,7 +3,7 @@
 An agent waits for its hooks, so the modules here load next to nothing: no store, no settings file, no adapter.
 """
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 _NAMES = """
 recollect.hooks.answers: NEWS HookEvent answer claim_brief hooks_of_agent hooks_of_client is_answering

@@ -8,8 +8,8 @@ from importlib import import_module
 
 from recollect import __version__
 from recollect.agents import BUILT_IN
-from recollect.home import IPC_VARIABLE, environment, is_in_group
 from recollect.hooks import spool
+from recollect.model.home import IPC_VARIABLE, environment, is_in_group
 from recollect.recall import BRIEF, EDITS, FIXES, PROMPTS, is_on, read_brief, read_settled
 
 TYPE_CHECKING = False  # `typing` takes long to load
@@ -198,7 +198,7 @@ def _packet(store_folder: str, session: str) -> str:
     if is_in_group():
         return lead
     from recollect.api import open_memory  # loads the store: a compaction takes longer than that
-    from recollect.errors import RecollectError
+    from recollect.model.errors import RecollectError
     from recollect.recall import fenced
 
     try:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from recollect.home import environment, store_folder_path
+from recollect.model.home import environment, store_folder_path
 
 _MOST_CHARS = 16_000_000
 

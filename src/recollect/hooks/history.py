@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect.api import open_memory
-from recollect.clock import rfc3339
 from recollect.config import store_folder
-from recollect.errors import Ambiguous, Busy, NotFound, RecollectError
-from recollect.home import HOOK_LOG_NAME, is_in_group
 from recollect.hooks import spool
 from recollect.hooks.answers import PRE_COMPACT
 from recollect.knowledge import signature_of
-from recollect.text import payload_text
+from recollect.model.clock import rfc3339
+from recollect.model.errors import Ambiguous, Busy, NotFound, RecollectError
+from recollect.model.home import HOOK_LOG_NAME, is_in_group
+from recollect.model.text import payload_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ prompts are new.
 import json
 import re
 
-from recollect.home import is_in_group
 from recollect.hooks.answers import HookEvent
 from recollect.knowledge import error_in, is_same_failure, signatures_of
+from recollect.model.home import is_in_group
+from recollect.model.text import CJK, spaced
 from recollect.recall import AGENT, USER, Recalled, fenced, fixes_path, read_requests
-from recollect.text import CJK, spaced
 
 _MOST_BYTES = 3_000
 _LEAD = "Recollect: this error has occurred before; `recall_error` shows more."

@@ -7,7 +7,7 @@ import os
 import time
 from zlib import crc32
 
-from recollect.home import GROUP_VARIABLE, HOOK_LOG_NAME, IPC_VARIABLE, SPOOL_NAME, environment, start_recollect
+from recollect.model.home import GROUP_VARIABLE, HOOK_LOG_NAME, IPC_VARIABLE, SPOOL_NAME, environment, start_recollect
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:

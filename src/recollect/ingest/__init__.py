@@ -1,6 +1,6 @@
 """From the agents' files to batches the store takes: discover, read, redact, decide what may be stored."""
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 

@@ -31,8 +31,9 @@ from recollect.agentkit.protocol import (
     Usage,
 )
 from recollect.agentkit.values import storable
-from recollect.errors import SourceUnreadable
-from recollect.kinds import HISTORY_LANE, SessionKey, name_half
+from recollect.model.errors import SourceUnreadable
+from recollect.model.kinds import HISTORY_LANE, SessionKey, name_half
+from recollect.model.text import Columns, columns_of
 from recollect.redact import HYPERSCAN, Learned, NamedBefore, RedactionRules, Redactor, load_key
 from recollect.store import (
     HIDES_LEARNED,
@@ -58,7 +59,6 @@ from recollect.store import (
     origin_of,
     second_uid,
 )
-from recollect.text import Columns, columns_of
 
 _SUMMARY, _COPY_KEY, _RETRY_KEY = map(EventRow._fields.index, ("summary", "copy_key", "retry_key"))
 _APART = "\n\0\n"  # no secret reaches from one name into the next

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from recollect.agentkit.files import CONTAINER, FOLDER, Cursor, Source, resolve_root, signature_of, unreadable_reason
 from recollect.agents import get_adapter
-from recollect.errors import SourceUnreadable
-from recollect.kinds import HISTORY_LANE
+from recollect.model.errors import SourceUnreadable
+from recollect.model.kinds import HISTORY_LANE
 from recollect.store import (
     HIDDEN,
     KnownSource,

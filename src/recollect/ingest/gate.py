@@ -19,8 +19,8 @@ import orjson
 from recollect.ingest.builder import Protection, Task
 from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, UNLISTED, Exclude, RuleFiles, unusable_lines
 from recollect.ingest.pool import Finished, Reading, grouped, read_tasks, stage_of
-from recollect.kinds import SessionKey
-from recollect.schema import session_uid
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import session_uid
 from recollect.sessions import Checkouts
 from recollect.store import (
     FORGOTTEN,

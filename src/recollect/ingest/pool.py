@@ -20,10 +20,10 @@ from typing import NamedTuple
 import msgspec
 
 from recollect.agents import get_adapter
-from recollect.clock import rfc3339
-from recollect.errors import RecollectError
 from recollect.ingest.builder import Protection, Task, read_batches, unsettled
-from recollect.kinds import HISTORY_LANE
+from recollect.model.clock import rfc3339
+from recollect.model.errors import RecollectError
+from recollect.model.kinds import HISTORY_LANE
 from recollect.redact import Redactor
 from recollect.store import Batch, has_live
 

@@ -18,11 +18,11 @@ from typing import BinaryIO
 from recollect.agentkit.files import Cursor, Source, open_beneath
 from recollect.agentkit.log import FINGERPRINT_BYTES, LineReader, fingerprint
 from recollect.agents import get_adapter
-from recollect.errors import SourceUnreadable
-from recollect.files import remove, sync
-from recollect.home import RESCUED_NAME
 from recollect.ingest.builder import Task, cursor_of, unsettled
 from recollect.ingest.discover import find_changes
+from recollect.model.errors import SourceUnreadable
+from recollect.model.files import remove, sync
+from recollect.model.home import RESCUED_NAME
 from recollect.redact import Learned, Redactor
 from recollect.store import SourceRow, Store
 

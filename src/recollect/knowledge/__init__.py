@@ -4,7 +4,7 @@ All of it is derived by pure functions from what a session's events show, stored
 sessions when it is asked for, so that the order in which sessions were read makes no difference.
 """
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 

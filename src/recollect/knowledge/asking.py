@@ -12,8 +12,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
-from recollect.clock import rfc3339
-from recollect.distill import word_set
+from recollect.digest import word_set
 from recollect.knowledge.records import (
     CAUSED_BY,
     COMMIT,
@@ -34,9 +33,10 @@ from recollect.knowledge.records import (
     judged,
 )
 from recollect.knowledge.signature import differs_by_name, is_literal, place_of, signatures_in
+from recollect.model.clock import rfc3339
+from recollect.model.text import CJK, CJK_RUN, plural, spaced
 from recollect.sessions import changed_since
 from recollect.store import AMENDMENT, Note, SessionFilter, Store, StoredFact
-from recollect.text import CJK, CJK_RUN, plural, spaced
 
 REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself

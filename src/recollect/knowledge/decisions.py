@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from recollect import schema
 from recollect.agentkit.calls import FileChange
-from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
+from recollect.digest import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
 from recollect.knowledge.asking import relevance, topic_words
 from recollect.knowledge.demands import (
     MESSAGE_CHARS,
@@ -26,6 +25,7 @@ from recollect.knowledge.demands import (
 )
 from recollect.knowledge.material import Change, Finding, Material, Turn, decided, file_changes, inside, is_plan
 from recollect.knowledge.records import ANSWER, COMMIT, LEAST_CONFIDENCE, PLAN, PREFERS, REFUSAL, RULE_FILE, STANDING
+from recollect.model import schema
 from recollect.store import Step
 
 PICK, AGREEMENT = "pick", "agreement"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from recollect.distill import CALLS, one_line, sentences, shortened
+from recollect.digest import CALLS, one_line, sentences, shortened
 from recollect.knowledge.material import TEXT_CHARS, Finding, Material, Turn, decided, is_plan
 from recollect.knowledge.records import PREFERS, STANDING
 from recollect.store import AMENDMENT

@@ -11,8 +11,7 @@ from html import escape
 from statistics import mean
 from typing import NamedTuple
 
-from recollect.distill import shortened
-from recollect.errors import NotFound
+from recollect.digest import shortened
 from recollect.knowledge.asking import fact_of, notes_as_facts, with_ends
 from recollect.knowledge.records import (
     COMMIT,
@@ -27,6 +26,7 @@ from recollect.knowledge.records import (
     fact_uid,
 )
 from recollect.knowledge.workflows import follow_facts
+from recollect.model.errors import NotFound
 from recollect.store import ExchangeRow, SessionFilter, Store
 
 _HOPS = 2

@@ -13,10 +13,9 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
-from recollect import schema
 from recollect.agentkit.calls import FileChange, Hunk
 from recollect.agents import get_adapter
-from recollect.distill import (
+from recollect.digest import (
     CALLS,
     PAUSE_MS,
     Payloads,
@@ -29,11 +28,12 @@ from recollect.distill import (
     shortened,
     weighed,
 )
-from recollect.kinds import HANDED_PLAN
 from recollect.knowledge.records import DECIDED, FIXED_BY, HAS_VALUE, PREFERS, SURE, TOUCHES, fact_uid
 from recollect.knowledge.signature import fingerprint, headline_of
+from recollect.model import schema
+from recollect.model.kinds import HANDED_PLAN
+from recollect.model.text import ELLIPSIS, evidence
 from recollect.store import FactRow, Response, Step
-from recollect.text import ELLIPSIS, evidence
 
 QUOTE_CHARS = 200
 NAME_CHARS = 160

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import AsDatetime, now_ms
+from recollect.model.clock import AsDatetime, now_ms
 from recollect.store import PINNED, PROMOTED, Note
 
 CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requires", "conflicts_with"

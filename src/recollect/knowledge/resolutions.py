@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from recollect import schema
-from recollect.distill import one_line, sentences, shell, shortened
+from recollect.digest import one_line, sentences, shell, shortened
 from recollect.knowledge.asking import has_word
 from recollect.knowledge.demands import ASKED_CHANGE
 from recollect.knowledge.material import UNDOES, Block, Change, Finding, Material, Run, Turn, standing
 from recollect.knowledge.records import FAILS_WITH, FIXED_BY, GONE, PASSED
 from recollect.knowledge.signature import error_in, fingerprint, place_below, place_of, placed_lines, telling_lines
+from recollect.model import schema
+from recollect.model.text import ELLIPSIS
 from recollect.store import Step
-from recollect.text import ELLIPSIS
 
 # Names of code, as messages write them: in quotes, after a dot or the word for what it is, or with an underscore or a
 # capital inside; rules of linters, by which they are switched off.

@@ -9,8 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 
-from recollect.clock import rfc3339
-from recollect.kinds import TOOL_RESULT
 from recollect.knowledge.asking import fact_of, with_ends
 from recollect.knowledge.demands import is_typed
 from recollect.knowledge.records import (
@@ -29,9 +27,11 @@ from recollect.knowledge.records import (
     Repeat,
     judged,
 )
+from recollect.model.clock import rfc3339
+from recollect.model.kinds import TOOL_RESULT
+from recollect.model.text import evidence
 from recollect.sessions import changed_since
 from recollect.store import Choice, EventFilter, SessionFilter, Store, StoredFact, Term, Wanted
-from recollect.text import evidence
 
 _LEAST_SURE = 0.5
 _WORST = 10

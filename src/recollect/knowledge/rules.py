@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recollect import schema
 from recollect.agentkit.calls import line_hash
-from recollect.distill import one_line, sentences, shortened, words
+from recollect.digest import one_line, sentences, shortened, words
 from recollect.knowledge.decisions import decisions
 from recollect.knowledge.material import (
     Change,
@@ -32,6 +31,7 @@ from recollect.knowledge.records import CAUSED_BY, CONFLICTS_WITH, HAS_VALUE, RE
 from recollect.knowledge.resolutions import EXPLANATION_CHARS, resolutions
 from recollect.knowledge.signature import error_in, fingerprint
 from recollect.knowledge.workflows import exchange_rows
+from recollect.model import schema
 from recollect.store import ExchangeRow, FactRow, Step
 
 RULE, GIT, INSTALL = "edit", "git", "install"

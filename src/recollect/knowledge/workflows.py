@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby, islice, pairwise, takewhile
 
-from recollect import schema
-from recollect.clock import rfc3339
-from recollect.distill import CALLS, PAUSE_MS, is_work, shell, shortened, words
-from recollect.kinds import KIND_FAMILY, SessionKey
+from recollect.digest import CALLS, PAUSE_MS, is_work, shell, shortened, words
 from recollect.knowledge.asking import relevance, topic_words
 from recollect.knowledge.material import Material, Run, Turn
 from recollect.knowledge.records import FOLLOWS, Evidence, Fact, FailingCommand, Route, Workflow, fact_uid
+from recollect.model import schema
+from recollect.model.clock import rfc3339
+from recollect.model.kinds import KIND_FAMILY, SessionKey
+from recollect.model.text import ELLIPSIS, plural
 from recollect.store import ExchangeRow, SessionFilter, StatRow, Step, Store
-from recollect.text import ELLIPSIS, plural
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200

@@ -19,7 +19,7 @@ soft cap evicts it.
 
 from typing import TYPE_CHECKING
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 _NAMES = """
 recollect.live.host: Live

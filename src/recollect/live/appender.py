@@ -20,15 +20,15 @@ import orjson
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.agentkit.values import as_id, media_reference, storable
 from recollect.api import Memory
-from recollect.clock import now_ms
-from recollect.errors import NotFound
 from recollect.ingest import Protection, batch_of
-from recollect.kinds import HUMAN, UNKNOWN
 from recollect.live.records import CHANGED, MISSING, MOVED, PRESENT, Media, Message
+from recollect.model.clock import now_ms
+from recollect.model.errors import NotFound
+from recollect.model.kinds import HUMAN, UNKNOWN
+from recollect.model.schema import SCHEMA_VERSION, session_uid
+from recollect.model.text import cut_short
 from recollect.redact import Redactor
-from recollect.schema import SCHEMA_VERSION, session_uid
 from recollect.store import MAIN_GROUP, LiveRow, Moved, SessionRow, SourceRow, Written, source_of_host
-from recollect.text import cut_short
 
 LIVE = "live"  # the agent of a host's own sessions, and the kind of what they come from
 # An entry that was appended has more than an adapter reads from a file of it: no reader's version replaces it.

@@ -14,9 +14,6 @@ from recollect.agentkit.calls import shell_kind
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.agentkit.values import as_id, as_text, call_key, summarise
 from recollect.api import Filters, Memory
-from recollect.clock import now_ms, rfc3339
-from recollect.errors import UsageError
-from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
 from recollect.live.appender import (
     LIVE,
     Appender,
@@ -29,8 +26,11 @@ from recollect.live.appender import (
     without_bytes,
 )
 from recollect.live.records import Appended, LiveSession, LiveStatus, Media, Message, make_status
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import UsageError
+from recollect.model.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
+from recollect.model.schema import event_uid, session_uid
 from recollect.recall import SearchAnswer
-from recollect.schema import event_uid, session_uid
 from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
 
 if TYPE_CHECKING:

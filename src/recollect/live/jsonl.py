@@ -22,11 +22,11 @@ import orjson
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.log import LINE_LIMIT_BYTES
 from recollect.agentkit.values import as_id, parse_time_ms, short_hash
-from recollect.errors import NotFound, SourceUnreadable
-from recollect.files import written_beside
 from recollect.live.appender import calls_of
 from recollect.live.host import Live
 from recollect.live.records import FileStatus, ImportReport, LiveSession, Message
+from recollect.model.errors import NotFound, SourceUnreadable
+from recollect.model.files import written_beside
 
 SUFFIX, KEPT = ".jsonl", ".old"  # what is put behind the name of a file that an older host wrote
 _TAIL_BYTES = 64 * 1024

@@ -24,9 +24,6 @@ import orjson
 
 from recollect.agents import BUILT_IN, profile_of
 from recollect.api import Memory, open_memory
-from recollect.clock import now_ms, rfc3339
-from recollect.errors import NotFound, RecollectError
-from recollect.kinds import SessionKey
 from recollect.live.appender import READER, Appender
 from recollect.live.host import Live
 from recollect.live.jsonl import (
@@ -44,9 +41,12 @@ from recollect.live.jsonl import (
 )
 from recollect.live.recall import lines_for_people
 from recollect.live.records import FileStatus, LiveSession, Message
-from recollect.schema import event_uid, session_uid
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import NotFound, RecollectError
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import event_uid, session_uid
+from recollect.model.text import plural
 from recollect.store import LiveRow, Moved
-from recollect.text import plural
 
 _OF_AN_APPEND = ("content_type", "provider", "model", "tokens", "metadata", "usd", "message_id")
 _FOR_A_MODEL = ("role", "content", "tool_calls", "tool_call_id", "name")

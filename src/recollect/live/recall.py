@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from recollect.clock import ms_of
-from recollect.errors import NotFound
 from recollect.live.appender import text_of
+from recollect.model.clock import ms_of
+from recollect.model.errors import NotFound
+from recollect.model.text import cut_short, payload_text, plural
 from recollect.recall import AGENT, TOOL, USER, Recalled, fenced, one_line
-from recollect.text import cut_short, payload_text, plural
 
 if TYPE_CHECKING:
     from recollect.live.host import Live
     from recollect.live.records import LiveSession, Message
+    from recollect.model.schema import Event
     from recollect.recall import Glimpse, Match, SessionHit
-    from recollect.schema import Event
 
 RECENT, SEARCH, SCROLL = "recent", "search", "scroll"
 WINDOW = 5  # messages on each side of a match

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.clock import AsDatetime, rfc3339
+from recollect.model.clock import AsDatetime, rfc3339
 from recollect.store import LiveRow
 
 PRESENT, MOVED, CHANGED, MISSING = "present", "moved", "changed", "missing"  # what became of an attached file

@@ -8,20 +8,20 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from recollect import distill, knowledge, recall
-from recollect.clock import moment_ms, ms_of
-from recollect.errors import NotFound, UsageError
-from recollect.kinds import EDIT
+from recollect import digest, knowledge, recall
 from recollect.mcp.door import CLEARED, RESUMED, BadArguments, Call, Page
+from recollect.model.clock import moment_ms, ms_of
+from recollect.model.errors import NotFound, UsageError
+from recollect.model.kinds import EDIT
+from recollect.model.text import ELLIPSIS, column_of, cut_short, duration, evidence, number, payload_text, plural
 from recollect.recall import AGENT, TOOL, USER, Discussion, Filters, Recalled, read_brief
-from recollect.text import ELLIPSIS, column_of, cut_short, duration, evidence, number, payload_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from recollect.knowledge import Fact, FailingCommand, Fix, Route, Workflow
+    from recollect.model.schema import Session
     from recollect.recall import FileEdit, FileVisit, Match, SearchAnswer, SessionHit
-    from recollect.schema import Session
     from recollect.sessions import TranscriptItem
 
 _NO_SESSION = "No session here has this id; `list_sessions` and `session_search` show ids"
@@ -290,7 +290,7 @@ def get_session(call: Call, session: str, at: str | None = None, context: int = 
     chosen = session_of(call, session)
     offset = offset_of(cursor)
     if at is None:
-        text = distill.render_digest(call.memory.digest(chosen), session=chosen)
+        text = digest.render_digest(call.memory.digest(chosen), session=chosen)
         heading = f"session {chosen.session_uid} · {chosen.outcome}"
         pages = [Recalled(_EVERYONE, heading, piece, ms_of(chosen.ended_at), chosen.repo) for piece in _pieces(text)]
         return Page('The digest of a session; "at" reads its events.', pages[offset:], offset)

@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect import api, hooks, recall
-from recollect.errors import RecollectError
-from recollect.home import store_folder_path
+from recollect.model.errors import RecollectError
+from recollect.model.home import store_folder_path
 from recollect.recall import AGENT_PROMPTS, BRIEF, is_on, read_brief
 
 if TYPE_CHECKING:

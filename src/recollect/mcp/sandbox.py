@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import RecollectError
 from recollect.groups import ask
 from recollect.mcp.door import (
     CLEARED,
@@ -25,9 +24,10 @@ from recollect.mcp.door import (
     error_text,
     shown,
 )
+from recollect.model.errors import RecollectError
+from recollect.model.shared_folder import HISTORY_NAME, open_shared
+from recollect.model.text import cut_short
 from recollect.recall import AGENT, TOOL, USER, Recalled
-from recollect.shared_folder import HISTORY_NAME, open_shared
-from recollect.text import cut_short
 
 _PATIENCE_S = 30
 _MOST_BYTES = 4_000_000

@@ -16,8 +16,8 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 from recollect import __version__
-from recollect.home import HOOK_TOOL
 from recollect.mcp.door import Door
+from recollect.model.home import HOOK_TOOL
 
 MOST_BYTES = 4 * 1024 * 1024  # of a message; arguments of a tool take a few hundred
 _PARSE_ERROR = -32700

@@ -4,7 +4,7 @@ This is the door: code outside imports these names from here. They load when fir
 and needs few of them.
 """
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 

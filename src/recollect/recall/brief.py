@@ -12,15 +12,15 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import rfc3339
-from recollect.files import replace_file
-from recollect.home import PREPARED_NAME
-from recollect.kinds import HANDED_PLAN, SessionKey
+from recollect.model.clock import rfc3339
+from recollect.model.files import replace_file
+from recollect.model.home import PREPARED_NAME
+from recollect.model.kinds import HANDED_PLAN, SessionKey
+from recollect.model.text import cut_short, plural
 from recollect.recall.fence import USER
 from recollect.recall.prepared import brief_path
 from recollect.sessions import has_subject
 from recollect.store import MAIN_GROUP, SessionFilter, SessionHeader, Store
-from recollect.text import cut_short, plural
 
 _SESSIONS = 3
 _REQUEST_CHARS = 400

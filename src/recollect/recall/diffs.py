@@ -8,10 +8,10 @@ from typing import Any
 
 from recollect.agentkit.calls import FileChange, Hunk
 from recollect.agents import get_adapter
-from recollect.clock import AsDatetime
-from recollect.errors import NotFound
-from recollect.kinds import EDIT
-from recollect.schema import Event, Session
+from recollect.model.clock import AsDatetime
+from recollect.model.errors import NotFound
+from recollect.model.kinds import EDIT
+from recollect.model.schema import Event, Session
 from recollect.sessions import find_spawned, iter_payloads, read_events
 from recollect.store import Store
 

@@ -2,7 +2,7 @@
 
 Transcripts hold whatever was said, fetched or printed, so anything in them may have been written to be obeyed. All of
 it is put between two lines with a marker nobody can foresee, each record below a line with its origin. By the same
-marker Recollect recognises its own echo when the session that got it is read (`recollect.text.evidence`).
+marker Recollect recognises its own echo when the session that got it is read (`recollect.model.text.evidence`).
 
 Loads next to nothing: a hook has no time for more.
 """

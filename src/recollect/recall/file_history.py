@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.agentkit.calls import FileChange
-from recollect.clock import AsDatetime, rfc3339
-from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
+from recollect.model.text import CJK, evidence, payload_text
 from recollect.recall.diffs import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
 from recollect.recall.filters import NO_FILTERS, Filters, Scope, as_options, scope_of
 from recollect.recall.hits import identity, quotes
@@ -33,7 +34,6 @@ from recollect.store import (
     Term,
     Wanted,
 )
-from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed
 _READ_AT_ONCE = 5

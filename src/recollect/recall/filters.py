@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recollect import sessions
-from recollect.clock import moment_ms
-from recollect.errors import Ambiguous, NotFound, RecollectError, UsageError
-from recollect.kinds import DECISION, FAIL, KIND_FAMILY, KINDS, OUTCOMES, SESSION_CLASSES, SUCCESS, SessionKey
+from recollect.model.clock import moment_ms
+from recollect.model.errors import Ambiguous, NotFound, RecollectError, UsageError
+from recollect.model.kinds import DECISION, FAIL, KIND_FAMILY, KINDS, OUTCOMES, SESSION_CLASSES, SUCCESS, SessionKey
 from recollect.recall.query import OF_SESSIONS, Filter, Query, time_ms
 from recollect.store import Choice, EventFilter, SessionFilter, Store
 
@@ -24,7 +24,7 @@ _VALUES = {"outcome": OUTCOMES, "kind": KINDS, "session_class": SESSION_CLASSES}
 
 
 class Filters(NamedTuple):
-    """Conditions for a list; sessions must meet all of them. Dates as `recollect.clock.parse_moment` reads them."""
+    """Conditions for a list; sessions must meet all of them. Dates as `model.clock.parse_moment` reads them."""
 
     agent: str | None = None
     repo: str | None = None  # a name, its end or a part of it, or a folder of its checkout: `.` is the current one

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from recollect import kinds
 from recollect.agents import resume_command
-from recollect.clock import as_datetime, rfc3339
+from recollect.model import kinds
+from recollect.model.clock import as_datetime, rfc3339
+from recollect.model.text import begins_with
 from recollect.recall.query import Phrase, bare
 from recollect.recall.ranking import Candidate, Coverage, Sessions
 from recollect.recall.snippets import Pattern, Span, Texts, folded, is_exact, is_there, snippet, snippet_at
 from recollect.store import EventHeader, Scored, SessionFilter, SessionHeader, Store
-from recollect.text import begins_with
 
 if TYPE_CHECKING:
     from datetime import datetime

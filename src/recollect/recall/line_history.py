@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from recollect.agentkit.calls import LINE_HASH_CHARS, line_hash
-from recollect.clock import rfc3339
+from recollect.model.clock import rfc3339
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
 from recollect.recall.hits import identity
 from recollect.recall.ranking import Sessions, nameless

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from recollect.errors import RecollectError, UsageError
+from recollect.model.errors import RecollectError, UsageError
+from recollect.model.text import CJK_RUN
 from recollect.recall import pattern_worker
 from recollect.recall.pattern_worker import LENGTH, NOWHERE, PLACE
 from recollect.recall.query import MOST_CHARS, WEIGHTS
 from recollect.recall.snippets import Span, Texts, folded
 from recollect.store import EventFilter, OutOfTime, Scored, Store, Term, Wanted
-from recollect.text import CJK_RUN
 
 _EVENTS_AT_ONCE = 200
 _MOST_WORDS = 2000  # that may have a piece inside, to ask for each

@@ -8,7 +8,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from recollect.clock import rfc3339
+from recollect.model.clock import rfc3339
+from recollect.model.text import CJK_RUN
 from recollect.recall.filters import NO_FILTERS, Filters, Scope, as_options, scope_of, sessions_in_scope
 from recollect.recall.hits import Amendment, Hits, Match, SearchAnswer, SessionHit, hit_of, within_budget
 from recollect.recall.query import (
@@ -30,7 +31,6 @@ from recollect.recall.query import (
 from recollect.recall.ranking import Candidate, Coverage, Ranking, Sessions
 from recollect.recall.snippets import Span, is_exact
 from recollect.store import EventFilter, OutOfTime, Scored, SessionHeader, Store, Wanted
-from recollect.text import CJK_RUN
 
 _SESSIONS_AT_ONCE = 100
 _LEAST_SENTENCE = 3  # words

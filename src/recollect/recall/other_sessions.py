@@ -10,9 +10,9 @@ from math import fsum
 from operator import itemgetter
 from typing import Any
 
-from recollect import distill
-from recollect.clock import AsDatetime, rfc3339
-from recollect.kinds import (
+from recollect import digest as digests
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.kinds import (
     ASSISTANT_MSG,
     COMPLETION,
     DECISION,
@@ -25,13 +25,13 @@ from recollect.kinds import (
     WARM_UP,
     SessionKey,
 )
+from recollect.model.text import CJK, cut_short, spaced
 from recollect.recall.filters import Filters, sessions_of
 from recollect.recall.hits import Match, SessionHit, identity, open_ends
 from recollect.recall.lookup import Options, search
 from recollect.recall.query import meaningful
 from recollect.recall.snippets import Texts, folded
 from recollect.store import EventHeader, SessionFilter, SessionHeader, Store, Term, Wanted
-from recollect.text import CJK, cut_short, spaced
 
 _COMMON_SHARE = 0.2  # of all digests: a word in more says little,
 _FEW_DIGESTS = 5  # but not if these are all
@@ -267,7 +267,7 @@ def _digested(store: Store, hit: SessionHit, asked: Collection[str]) -> Discussi
     raw = store.digests.text(key)
     if raw is None:
         return None
-    digest = distill.parse_digest(raw.encode())
+    digest = digests.parse_digest(raw.encode())
     texts = [request.text for request in digest.requests]
     texts += [digest.final_answer.text] if digest.final_answer else []
     shared = [sum(word in _letters(folded(text)) for word in asked) for text in texts]
@@ -277,8 +277,8 @@ def _digested(store: Store, hit: SessionHit, asked: Collection[str]) -> Discussi
     return Discussion(
         **_named(hit),
         at=hit.started_at,
-        request=cut_short(distill.one_line(request.text), _PASSAGE_CHARS),
-        answer=cut_short(distill.one_line(digest.final_answer.text), _PASSAGE_CHARS) if digest.final_answer else None,
+        request=cut_short(digests.one_line(request.text), _PASSAGE_CHARS),
+        answer=cut_short(digests.one_line(digest.final_answer.text), _PASSAGE_CHARS) if digest.final_answer else None,
         reply=None,
         next_steps=(),
         seq=0,
@@ -319,7 +319,7 @@ def _discussion(
         at=best.ts or hit.started_at,
         request=passages.nearest(asked, (by_user or best).words) or None,
         answer=passages.nearest(said, (by_agent or best).words) or None,
-        reply=cut_short(distill.one_line(reply), _REPLY_CHARS) or None,
+        reply=cut_short(digests.one_line(reply), _REPLY_CHARS) or None,
         next_steps=tuple(dict.fromkeys(cut_short(_step(passages, step), _REPLY_CHARS) for step in steps)),
         seq=best.seq,
         event_uid=best.event_uid,
@@ -331,7 +331,7 @@ def _step(passages: "_Passages", step: EventHeader) -> str:
     """Return what a call did, without the folder that it went to first: its summary may end before they differ."""
     if not step.summary.startswith("ran cd "):
         return step.summary
-    text, count = _GOES_TO.subn("ran ", distill.one_line(passages.text(step)), count=1)
+    text, count = _GOES_TO.subn("ran ", digests.one_line(passages.text(step)), count=1)
     return text if count else step.summary
 
 
@@ -350,7 +350,7 @@ class _Passages:
 
     def nearest(self, event: EventHeader | None, words: Collection[str]) -> str:
         """Neighbouring sentences that have most of the words, above all the rarest; the beginning if none has any."""
-        pieces = [piece for piece in distill.sentences(self.text(event)) if not piece.startswith("```")]
+        pieces = [piece for piece in digests.sentences(self.text(event)) if not piece.startswith("```")]
         present = [{word for word in words if word in folded(piece)} for piece in pieces]
         counts = Counter(word for found in present for word in found)
         best, best_weight = pieces, 0.0
@@ -361,4 +361,4 @@ class _Passages:
             weight = fsum(1 / counts[word] for word in set().union(*present[start:end]))
             if present[start] and weight > best_weight:
                 best, best_weight = pieces[start:end], weight
-        return cut_short(distill.one_line(" ".join(best)).replace("**", ""), _PASSAGE_CHARS)
+        return cut_short(digests.one_line(" ".join(best)).replace("**", ""), _PASSAGE_CHARS)

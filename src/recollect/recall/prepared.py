@@ -4,7 +4,7 @@ import json
 import os
 from zlib import crc32
 
-from recollect.home import PREPARED_NAME, SWITCHES_NAME, is_in_group
+from recollect.model.home import PREPARED_NAME, SWITCHES_NAME, is_in_group
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:

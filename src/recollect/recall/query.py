@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from recollect.clock import parse_moment
-from recollect.kinds import KINDS, OUTCOMES, SESSION_CLASSES
+from recollect.model.clock import parse_moment
+from recollect.model.kinds import KINDS, OUTCOMES, SESSION_CLASSES
+from recollect.model.text import Columns
 from recollect.store import Term
-from recollect.text import Columns
 
 MOST_WORDS = 64
 MOST_CHARS = 4096

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from recollect import kinds
+from recollect.model import kinds
 from recollect.recall.filters import Scope
 from recollect.recall.query import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
 from recollect.recall.snippets import Pattern, Texts, folded, pattern_of

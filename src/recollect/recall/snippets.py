@@ -7,10 +7,10 @@ from typing import Final
 
 import orjson
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
+from recollect.model.text import CJK_RUN, ELLIPSIS, cut_short, evidence, identifier_words, payload_text
 from recollect.recall.query import Phrase
 from recollect.store import EventHeader, Store
-from recollect.text import CJK_RUN, ELLIPSIS, cut_short, evidence, identifier_words, payload_text
 
 Pattern = re.Pattern[str]
 Span = tuple[int, int]  # where in a text something begins and ends

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from zlib import crc32
 
-from recollect.clock import AsDatetime, rfc3339
-from recollect.errors import UsageError
-from recollect.files import replace_file
-from recollect.home import SPENDING_NAME
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.errors import UsageError
+from recollect.model.files import replace_file
+from recollect.model.home import SPENDING_NAME
+from recollect.model.text import money, plural
 from recollect.store import ANY_SESSION, BLOCK_HOURS, SessionFilter, Span, SpentRow, StatRow, Store
-from recollect.text import money, plural
 
 BREAKDOWNS = ("day", "week", "month", "block", "session", "repo", "model", "agent", "tool", "command")
 _WHOLE_SESSIONS = ("session", "repo", "agent")  # a session is in one line of these

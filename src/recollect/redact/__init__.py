@@ -5,7 +5,7 @@ Names load on first use: a search must not load the rules or Hyperscan.
 
 from typing import TYPE_CHECKING
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 _NAMES = """
 recollect.redact.finder: Learned

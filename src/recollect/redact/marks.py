@@ -7,8 +7,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from recollect.errors import StoreDamaged, StoreUnwritable
-from recollect.files import write_new
+from recollect.model.errors import StoreDamaged, StoreUnwritable
+from recollect.model.files import write_new
 
 KEY_FILE = "redaction.key"
 KEY_BYTES = 32

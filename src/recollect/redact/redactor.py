@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 from recollect.redact import values
 from recollect.redact.finder import BY_NAME, ESCAPED, EVERYTHING, NAMES, Finder, Learned, Span, expressions
 from recollect.redact.marks import UNSCANNABLE, NamedValue, key_id, mark

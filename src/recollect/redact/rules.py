@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from recollect.errors import BadConfig
+from recollect.model.errors import BadConfig
 from recollect.redact.named import COMMANDS, INNER_FIELDS, NAMED_VALUES
 from recollect.redact.scanners import (
     ANY_KEYWORD,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
-from recollect.files import replace_file
+from recollect.model.files import replace_file
 
 MOST_HITS = 400_000  # in one scan; no real text of that size comes near
 SECONDS = 2.0  # of processor time, for a text of any usual size

@@ -1,6 +1,6 @@
 """What is known of whole sessions: their rows, how they are related, where they worked, what they cost."""
 
-from recollect.lazy import lazy_names
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 

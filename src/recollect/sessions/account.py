@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.clock import now_ms
-from recollect.kinds import SessionKey
-from recollect.schema import (
+from recollect.model.clock import now_ms
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import (
     HUMAN,
     OUTPUT,
     PROMPTS_ONLY,
@@ -25,6 +25,7 @@ from recollect.schema import (
     USER_MSG,
     WARM_UP,
 )
+from recollect.model.text import Progress, cut_short
 from recollect.sessions import AccountRules, is_settled
 from recollect.sessions.marks import apply, derive
 from recollect.sessions.parts import (
@@ -44,7 +45,6 @@ from recollect.sessions.relations import Relations, assign_groups, mark_copies
 from recollect.sessions.repos import name_repos
 from recollect.sessions.titles import Task, find_task, heading, project_of
 from recollect.store import ACCOUNT, DIGEST, Base, KeptState, Request, SessionRow, Step, Store, StoredSession
-from recollect.text import Progress, cut_short
 
 TITLE_CHARS = 80
 _SHORT_BYTES, _MOST_BYTES_OF_TOKEN = 2_000, 20  # a payload has fields besides its text: 4 to 12 bytes a token are usual

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from recollect.schema import (
+from recollect.model.schema import (
     ASSISTANT_MSG,
     COMPLETION,
     EDIT,

@@ -17,7 +17,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from recollect.kinds import ASSISTANT_MSG, EDIT, ERROR, LIFECYCLE, MAIN_LANE, TEST_RUN, TOOL_CALL, USER_MSG, SessionKey
+from recollect.model.kinds import (
+    ASSISTANT_MSG,
+    EDIT,
+    ERROR,
+    LIFECYCLE,
+    MAIN_LANE,
+    TEST_RUN,
+    TOOL_CALL,
+    USER_MSG,
+    SessionKey,
+)
 from recollect.sessions.marks import Marks, rewind_of
 from recollect.sessions.pricing import Used
 from recollect.sessions.titles import has_subject

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
 from collections.abc import Iterable, Sequence
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 from recollect.sessions.relations import Relations
 from recollect.store import CostTotalRow, Store, StoredSession
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.agents import adapters
-from recollect.kinds import SessionKey, name_half, session_uid
+from recollect.model.kinds import SessionKey, name_half, session_uid
 from recollect.store import HALF_BYTES, MAIN_GROUP, Ancestry, Candidate, GroupRow, SharedResponse, Store, path_key
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from recollect.home import environment
+from recollect.model.home import environment
 from recollect.store import Store
 
 # Without a user before it a host needs a dot: `C:/work` is a path.

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import rfc3339
-from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.kinds import SessionKey
-from recollect.schema import KIND_FAMILY, KINDS, Event, Session
+from recollect.model.clock import rfc3339
+from recollect.model.errors import Ambiguous, NotFound, UsageError
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import KIND_FAMILY, KINDS, Event, Session
 from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, SessionFilter, Store
 
 _LEAST_OF_A_UID = 6

@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import recollect.store as door  # its own names below load on first use
-from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
-from recollect.files import is_full, unwritable
-from recollect.lazy import lazy_names
+from recollect.model.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
+from recollect.model.files import is_full, unwritable
+from recollect.model.lazy import lazy_names
 from recollect.store.search import Words
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import migrations
@@ -24,7 +24,7 @@ from recollect.store.tables.sessions import Sessions
 from recollect.store.tables.table import CACHE, MEMORY
 
 _NAMES = """
-recollect.files: drop_abandoned
+recollect.model.files: drop_abandoned
 recollect.store.batch: Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload
 recollect.store.batch: leave_out sessions_of without_text
 recollect.store.check: MARK_NAME Check forget_marks iter_damaged_pages read_marks write_marks
@@ -69,7 +69,7 @@ recollect.store.tables.tombstones: hidden_path without_forgotten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recollect.files import drop_abandoned
+    from recollect.model.files import drop_abandoned
     from recollect.store.batch import (
         Batch,
         CostTotalRow,

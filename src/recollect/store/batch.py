@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from recollect.model.text import Columns
 from recollect.redact import NamedValue
 from recollect.store.payloads.packs import Frame
 from recollect.store.tables.sources import SourceRow as SourceRow
-from recollect.text import Columns
 
 
 class EventRow(NamedTuple):

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import apsw
 import orjson
 
-from recollect.clock import now_ms, rfc3339
-from recollect.errors import RecollectError
-from recollect.files import replace_file
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import RecollectError
+from recollect.model.files import replace_file
 from recollect.store.sqlite.database import PAGE_BYTES, Database, translated
 from recollect.store.sqlite.locks import drop_note
 from recollect.store.tables import declared

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.clock import now_ms
+from recollect.model.clock import now_ms
 from recollect.redact import OLDER, OTHER, SAME, compare_versions
 from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.payloads.writer import FrameWriter, Stream, origin_of, take_rows

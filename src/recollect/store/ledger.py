@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.clock import as_ms, now_ms, rfc3339
-from recollect.files import replace_file, sync, unwritable
+from recollect.model.clock import as_ms, now_ms, rfc3339
+from recollect.model.files import replace_file, sync, unwritable
 from recollect.store.sqlite.database import translated
 from recollect.store.sqlite.locks import write_lock
 

@@ -8,8 +8,8 @@ mean nothing outside it.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recollect.kinds import SessionKey
-from recollect.schema import Session, Signal
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import Session, Signal
 from recollect.store.search import EventFilter, Scored, Wanted
 from recollect.store.tables.activity import Span, SpentRow, StatRow
 from recollect.store.tables.events import EventHeader

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import orjson
 
-from recollect.files import new_file, replace_file, sync
-from recollect.kinds import SessionKey
-from recollect.schema import SessionSource
+from recollect.model.files import new_file, replace_file, sync
+from recollect.model.kinds import SessionKey
+from recollect.model.schema import SessionSource
 from recollect.store import CACHE_NAME, Store
 from recollect.store.batch import Batch, SourceRow, StreamBatch
 from recollect.store.check import MARK_NAME

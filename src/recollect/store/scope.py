@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.errors import NotInGroup
+from recollect.model.errors import NotInGroup
+from recollect.model.text import Columns
 from recollect.store.search import table_of, terms_of
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared, migrations
@@ -30,7 +31,6 @@ from recollect.store.tables.table import (
     MEMORY,
     Table,
 )
-from recollect.text import Columns
 
 _K1, _B = 1.2, 0.75  # as FTS5 has them
 _USUAL_TOKENS = 100  # of a row; the average is one over all groups

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from recollect.kinds import HUMAN_INTERVENTION
+from recollect.model.kinds import HUMAN_INTERVENTION
+from recollect.model.text import CJK_RUN, bigrams, identifier_words
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import IS_ERROR
-from recollect.text import CJK_RUN, bigrams, identifier_words
 
 TOKENIZER = ("unicode61", "remove_diacritics", "2")
 BEST_EVENTS = 2_000  # of a month: those whose sessions are looked up

@@ -35,12 +35,12 @@ from starlette.routing import Route
 from recollect.api import Memory, open_memory
 from recollect.archive import html
 from recollect.config import freshness_mode
-from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
-from recollect.files import work_name, write_new
-from recollect.kinds import signal_words
-from recollect.loopback import HOST, read_body
-from recollect.schema import to_json
-from recollect.text import session_counts
+from recollect.model.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
+from recollect.model.files import work_name, write_new
+from recollect.model.kinds import signal_words
+from recollect.model.loopback import HOST, read_body
+from recollect.model.schema import to_json
+from recollect.model.text import session_counts
 from recollect.web import charts, pages, session
 from recollect.web.guard import CODE_HEADER, EXCHANGE_PATH, STATIC_PREFIX, VISIT_HEADER, Guard, Tokens
 from recollect.web.pages import Params, Records

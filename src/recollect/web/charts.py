@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup, escape
 
 from recollect.archive import compact
-from recollect.text import duration, money
+from recollect.model.text import duration, money
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = 5

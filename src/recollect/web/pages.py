@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl, urlencode
 from recollect import api, redact
 from recollect.api import VIEW_FIELDS, Filters, Memory
 from recollect.care import Overview
-from recollect.errors import NotFound
 from recollect.hooks import NOT_MET_AGAIN, read_hook_log
-from recollect.kinds import KINDS, OUTCOMES
+from recollect.model.errors import NotFound
+from recollect.model.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
 ROWS = 50

@@ -12,13 +12,13 @@ from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
 
-from recollect import kinds
 from recollect.api import Annotations, Memory, make_room, open_memory
 from recollect.archive import Exchange, Step, SubAgent, diffs_by_event, files_changed, read_exchanges
-from recollect.errors import NeedsAnswer, NotFound
-from recollect.schema import Digest, Event, Session
+from recollect.model import kinds
+from recollect.model.errors import NeedsAnswer, NotFound
+from recollect.model.schema import Digest, Event, Session
+from recollect.model.text import payload_text
 from recollect.sessions import TranscriptItem
-from recollect.text import payload_text
 from recollect.web import pages
 from recollect.web.pages import Params, Records, agents
 

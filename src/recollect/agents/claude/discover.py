@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recollect.agentkit.files import Source, iter_files, open_beneath, unreadable_folders
 from recollect.agentkit.values import as_id
-from recollect.errors import SourceUnreadable
+from recollect.model.errors import SourceUnreadable
 
 CLAUDE = "claude"
 TRANSCRIPT = "transcript"

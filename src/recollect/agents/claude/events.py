@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from recollect import kinds
 from recollect.agentkit.calls import error_line, shell_kind
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.values import (
@@ -29,7 +28,8 @@ from recollect.agentkit.values import (
     texts_in,
 )
 from recollect.agents.claude.transcript import Entry, Message, ResultFacts, Transcript, message_of, parse_usage
-from recollect.kinds import SUMMARY_CHARS
+from recollect.model import kinds
+from recollect.model.kinds import SUMMARY_CHARS
 
 SYNTHETIC = "<synthetic>"
 EDITING = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})

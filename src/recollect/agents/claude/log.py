@@ -35,7 +35,16 @@ from recollect.agents.claude.transcript import (
     parse_usage,
     parse_whole,
 )
-from recollect.kinds import ASSISTANT_MSG, AUTOMATION, HUMAN, MAIN_LANE, STAND_IN_LANE, SUB_AGENT, TOOL_RESULT, WARM_UP
+from recollect.model.kinds import (
+    ASSISTANT_MSG,
+    AUTOMATION,
+    HUMAN,
+    MAIN_LANE,
+    STAND_IN_LANE,
+    SUB_AGENT,
+    TOOL_RESULT,
+    WARM_UP,
+)
 
 # Entries outside the lane: copies of what the lane holds, or state of the program.
 SKIPPED_TYPES = frozenset(

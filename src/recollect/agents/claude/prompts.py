@@ -29,7 +29,7 @@ from recollect.agents.claude.transcript import (
     parse_whole,
     take_texts,
 )
-from recollect.kinds import (
+from recollect.model.kinds import (
     HANDED_PLAN,
     HUMAN_INTERVENTION,
     LIFECYCLE,

@@ -17,7 +17,7 @@ from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_id, as_mapping, parse_time_ms
 from recollect.agents.claude import discover
 from recollect.agents.claude.log import TranscriptLog
-from recollect.kinds import FILES_LANE, LIFECYCLE, OTHER
+from recollect.model.kinds import FILES_LANE, LIFECYCLE, OTHER
 
 AGENT = "claude"
 ENTRY = "entry"  # where the payload's native part holds an entry

@@ -12,7 +12,7 @@ from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, reme
 from recollect.agents.claude.discover import folder_session, todo_session
 from recollect.agents.claude.events import describe_result
 from recollect.agents.claude.prompts import SLASH_COMMAND, USER_SHELL
-from recollect.kinds import FILES_LANE, HISTORY_LANE, LIFECYCLE, PROMPTS_ONLY, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.model.kinds import FILES_LANE, HISTORY_LANE, LIFECYCLE, PROMPTS_ONLY, TOOL_CALL, TOOL_RESULT, USER_MSG
 
 TOOL_RESULT_BYTES = 8 * 1024 * 1024
 KEPT_TIMES = 300

@@ -18,7 +18,7 @@ import orjson
 from recollect.agentkit.log import MALFORMED, Log
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.values import as_id, as_mapping, remember, storable
-from recollect.kinds import is_queued_again, may_tell_queued
+from recollect.model.kinds import is_queued_again, may_tell_queued
 
 
 class Queue:

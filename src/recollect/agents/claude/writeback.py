@@ -14,10 +14,10 @@ from recollect.agentkit.optional import Action, Draft, Item, actions_of, losses_
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession, to_entries
 from recollect.agents.claude.native.conversation import dump
 from recollect.agents.claude.prompts import USER_SHELL
-from recollect.errors import NotFound, UsageError
-from recollect.kinds import DECISION, ERROR, HUMAN_INTERVENTION, OTHER, QUEUE_ONLY, THINKING, TOOL_RESULT
+from recollect.model.errors import NotFound, UsageError
+from recollect.model.kinds import DECISION, ERROR, HUMAN_INTERVENTION, OTHER, QUEUE_ONLY, THINKING, TOOL_RESULT
+from recollect.model.schema import Event, Session
 from recollect.redact import OPENING
-from recollect.schema import Event, Session
 
 _UUID = re.compile(r"(?:request_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MARK = OPENING.decode()

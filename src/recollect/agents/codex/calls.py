@@ -51,7 +51,7 @@ from recollect.agents.codex.scripts import (
     remember_commands,
     share_output,
 )
-from recollect.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
+from recollect.model.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
 
 SHELL_TOOLS = {"shell", "exec_command", "shell_command", "local_shell", "container.exec", "unified_exec"}
 QUESTIONS = {"request_user_input"}

@@ -18,7 +18,7 @@ from recollect.agentkit.log import Unreadable
 from recollect.agentkit.values import storable, summarise
 from recollect.agents.codex import calls, items, messages, rollout
 from recollect.agents.codex.rollout import Rollout
-from recollect.kinds import OTHER
+from recollect.model.kinds import OTHER
 
 # Records that make no event, by native type, and why.
 SKIPPED = {

@@ -20,7 +20,7 @@ from recollect.agents.codex.calls import add_command_result, add_item_result, na
 from recollect.agents.codex.messages import add_answer, add_prompt, add_reasoning
 from recollect.agents.codex.rollout import Item, Rollout, native, payload_of, state_key
 from recollect.agents.codex.scripts import find_command, find_script, patched_name
-from recollect.kinds import EDIT, LIFECYCLE, TOOL_CALL, TOOL_RESULT
+from recollect.model.kinds import EDIT, LIFECYCLE, TOOL_CALL, TOOL_RESULT
 
 # Items that a classic log has as response items too.
 CLASSIC_TWINS = frozenset({"UserMessage", "AgentMessage", "Reasoning", "Plan"})

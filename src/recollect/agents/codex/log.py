@@ -22,9 +22,9 @@ from recollect.agentkit.values import as_list, as_mapping, remember, summarise
 from recollect.agents.codex import discover
 from recollect.agents.codex.events import ROUTES, find_route, parse_head
 from recollect.agents.codex.rollout import Rollout, State
-from recollect.errors import SourceUnreadable
-from recollect.kinds import HISTORY_LANE, PROMPTS_ONLY, USER_MSG
-from recollect.text import cut_short
+from recollect.model.errors import SourceUnreadable
+from recollect.model.kinds import HISTORY_LANE, PROMPTS_ONLY, USER_MSG
+from recollect.model.text import cut_short
 
 KEPT_SESSIONS = 200
 TITLE_CHARS = 500

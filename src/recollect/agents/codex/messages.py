@@ -7,7 +7,6 @@ and the other is its twin: neither is always there.
 
 from typing import Any
 
-from recollect import kinds
 from recollect.agentkit.calls import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, positive_int, short_hash, summarise, text_in, texts_in
 from recollect.agents.codex import text
@@ -21,6 +20,7 @@ from recollect.agents.codex.rollout import (
     native,
     payload_of,
 )
+from recollect.model import kinds
 
 
 def add_message(rollout: Rollout, item: Item) -> None:

@@ -15,7 +15,7 @@ from recollect.agentkit.log import Log
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Usage
 from recollect.agentkit.values import as_mapping, as_text, parse_time_ms, positive_int, remember, short_hash, storable
 from recollect.agents.codex.text import Instructions, name_instructions
-from recollect.kinds import AUTOMATION, HUMAN, LIFECYCLE, SUB_AGENT, USER_MSG
+from recollect.model.kinds import AUTOMATION, HUMAN, LIFECYCLE, SUB_AGENT, USER_MSG
 
 BLOCKS = 256  # room for the blocks of one record in a position
 # Room in a position for each millisecond between two rewinds: 2,048 ordinals.

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from recollect.agentkit.optional import Action, Draft, Item, actions_of, losses_of
-from recollect.errors import NotFound, Unsupported
-from recollect.kinds import AUTOMATION
-from recollect.schema import Session
+from recollect.model.errors import NotFound, Unsupported
+from recollect.model.kinds import AUTOMATION
+from recollect.model.schema import Session
 
 _LOST = ("the model's thinking, which Codex keeps encrypted", "its plan, its token counts and the limits of a turn")
 

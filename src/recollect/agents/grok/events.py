@@ -19,7 +19,7 @@ from recollect.agentkit.log import NOTHING
 from recollect.agentkit.protocol import EventRecord, Record, Usage
 from recollect.agentkit.values import as_mapping, as_text, positive_int, remember, summarise, text_in
 from recollect.agents.grok.records import Content, Update, UpdateRecord, grok_id, media_of, moment_ms
-from recollect.kinds import ASSISTANT_MSG, THINKING, USER_MSG
+from recollect.model.kinds import ASSISTANT_MSG, THINKING, USER_MSG
 
 PROMPTS = 200
 CALLS = 48

@@ -8,7 +8,6 @@ moment and number, never from the line: see `order`.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from recollect import kinds
 from recollect.agentkit.log import REBUILT, LineReader, Log, read_log, read_rewritten, salvage
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_mapping, as_text, call_key, summarise
@@ -37,6 +36,7 @@ from recollect.agents.grok.tools import (
     result_summary,
     tool_name,
 )
+from recollect.model import kinds
 
 _BY_USER = frozenset({kinds.HUMAN_INTERVENTION, kinds.DECISION})
 

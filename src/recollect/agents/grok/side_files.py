@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import orjson
 
-from recollect import kinds
 from recollect.agentkit.log import (
     KEPT_BAD_BYTES,
     NOTHING,
@@ -28,7 +27,8 @@ from recollect.agents.grok.discover import session_name
 from recollect.agents.grok.events import EMPTY, NUMBERS, provider_of
 from recollect.agents.grok.records import Content, grok_id, loads, media_of
 from recollect.agents.grok.tools import SHELL, call_kind, call_summary, result_summary
-from recollect.kinds import (
+from recollect.model import kinds
+from recollect.model.kinds import (
     AUTOMATION,
     FILES_LANE,
     HISTORY_LANE,

@@ -12,8 +12,8 @@ from recollect.agentkit.files import open_beneath
 from recollect.agentkit.values import as_list, as_mapping, summarise, text_in
 from recollect.agents.grok.discover import ID_CHARS
 from recollect.agents.grok.records import Content, Output, Update, loads, media_of
-from recollect.errors import SourceUnreadable
-from recollect.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
+from recollect.model.errors import SourceUnreadable
+from recollect.model.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
 
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
 SHELL = "run_terminal_command"

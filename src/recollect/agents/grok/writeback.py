@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 
 from recollect.agentkit.optional import Action, Draft, Item, actions_of, losses_of
-from recollect.clock import as_datetime
-from recollect.errors import NotFound, Unsupported
-from recollect.schema import Session
+from recollect.model.clock import as_datetime
+from recollect.model.errors import NotFound, Unsupported
+from recollect.model.schema import Session
 
 _LANES = ("updates.jsonl", "chat_history.jsonl")
 _LOST = (

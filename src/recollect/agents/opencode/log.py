@@ -14,14 +14,14 @@ from typing import Any
 import apsw
 import orjson
 
-from recollect import kinds
 from recollect.agentkit.calls import error_line, shell_kind
 from recollect.agentkit.files import Cursor, Source, open_beneath, read_database
 from recollect.agentkit.log import KEPT_BAD_BYTES
 from recollect.agentkit.protocol import BadLine, Checkpoint, EventRecord, Record, SessionInfo, Skipped, Usage
 from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, media_reference, positive_int, summarise
 from recollect.agents.opencode import discover
-from recollect.errors import SourceUnreadable
+from recollect.model import kinds
+from recollect.model.errors import SourceUnreadable
 
 _SESSION = (
     "SELECT s.parent_id, s.directory, s.title, s.version, s.time_created, p.worktree, p.vcs FROM session s"

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from recollect import store
-from recollect.home import environment, start_recollect
-from recollect.lazy import lazy_names
+from recollect.model.home import environment, start_recollect
+from recollect.model.lazy import lazy_names
 
 TYPE_CHECKING = False  # `typing` takes long to load
 

@@ -36,12 +36,12 @@ from neo4j.exceptions import DriverError, Neo4jError
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 from redis.exceptions import RedisError
 
-from recollect.clock import as_datetime
-from recollect.errors import RecollectError
 from recollect.knowledge.graphiti import FALKORDB_SCHEMES, GraphitiSettings
 from recollect.knowledge.graphiti.plan import BudgetReached, Episode, TokenMeter
 from recollect.knowledge.records import Fact
-from recollect.text import Progress
+from recollect.model.clock import as_datetime
+from recollect.model.errors import RecollectError
+from recollect.model.text import Progress
 
 _ANSWER_TOKENS = 4_096  # of one call at most
 _NAMED = {"extracted_entities": ("name",), "edges": ("source_entity_name", "target_entity_name")}

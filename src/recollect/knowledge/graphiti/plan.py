@@ -11,12 +11,12 @@ from itertools import groupby
 from pathlib import Path
 from statistics import mean
 
-from recollect.clock import as_datetime
-from recollect.distill import Exchange, ExchangeRules, estimate_tokens, excerpt
+from recollect.digest import Exchange, ExchangeRules, estimate_tokens, excerpt
 from recollect.knowledge.asking import fact_of, fact_of_note, with_ends
 from recollect.knowledge.records import Fact
 from recollect.knowledge.workflows import follow_facts
-from recollect.schema import Session
+from recollect.model.clock import as_datetime
+from recollect.model.schema import Session
 from recollect.store import SessionFilter, Store, note_tokens, read_tokens
 
 # What was said, what was done in a line each, and what failed; reasoning would cost as much again and tell little more.

@@ -17,9 +17,9 @@ from zlib import crc32
 
 import zstandard
 
-from recollect import failpoints
-from recollect.errors import StoreDamaged
-from recollect.files import sync, write_all
+from recollect.model import failpoints
+from recollect.model.errors import StoreDamaged
+from recollect.model.files import sync, write_all
 from recollect.store.sqlite.database import Database
 
 COMPRESSION_LEVEL = 1  # level 2 takes 20 % longer and saves 3 %

@@ -12,7 +12,7 @@ from typing import Any
 
 import apsw
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 from recollect.store.batch import EventRow, Facts, UsageRow, hash_payload
 from recollect.store.payloads.packs import Frame
 from recollect.store.payloads.writer import (

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 import orjson
 
-from recollect import failpoints
-from recollect.files import sync, write_all
+from recollect.model import failpoints
+from recollect.model.files import sync, write_all
+from recollect.model.text import columns_of
 from recollect.store.batch import Batch, CostTotalRow, EventRow, Facts, SourceRow, StreamBatch, UsageRow
 from recollect.store.payloads import packs
 from recollect.store.payloads.packs import (
@@ -43,7 +44,6 @@ from recollect.store.payloads.packs import (
 )
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.room import free_bytes
-from recollect.text import columns_of
 
 if TYPE_CHECKING:
     from msgspec import msgpack

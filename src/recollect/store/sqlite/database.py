@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import apsw
 import orjson
 
-from recollect import failpoints
-from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
-from recollect.files import is_full, sync, unwritable
+from recollect.model import failpoints
+from recollect.model.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
+from recollect.model.files import is_full, sync, unwritable
 from recollect.store.sqlite.locks import NOTE_BYTES, queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"

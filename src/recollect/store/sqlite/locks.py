@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.errors import Busy, StoreUnwritable
-from recollect.files import abandoned, drop_abandoned, remove, replace_file, unwritable, work_name
+from recollect.model.errors import Busy, StoreUnwritable
+from recollect.model.files import abandoned, drop_abandoned, remove, replace_file, unwritable, work_name
 
 SWEEP_LOCK = "sweep.lock"
 NOTE_BYTES = 128  # at the start of a database's lock file: its last commit

@@ -12,8 +12,8 @@ from typing import Any
 
 import apsw
 
-from recollect.files import remove
-from recollect.home import PREPARED_NAME, SPENDING_NAME
+from recollect.model.files import remove
+from recollect.model.home import PREPARED_NAME, SPENDING_NAME
 from recollect.store.sqlite.database import BUSY_MS, PAGE_BYTES, Database
 
 SHORT_BYTES = 32 * 1024 * 1024

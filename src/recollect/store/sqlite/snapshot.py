@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from recollect.errors import Busy, RecollectError, StoreUnwritable
-from recollect.files import new_file, sync, work_name, write_all, written_beside
+from recollect.model.errors import Busy, RecollectError, StoreUnwritable
+from recollect.model.files import new_file, sync, work_name, write_all, written_beside
 from recollect.store.sqlite.database import RESERVED_BYTES, Database, checksum_layer, require_utf8, translated
 from recollect.store.sqlite.locks import write_lock
 from recollect.store.sqlite.room import free_bytes

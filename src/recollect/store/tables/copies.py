@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from recollect.clock import now_ms
-from recollect.errors import NotFound, RecollectError
-from recollect.files import left_beside
-from recollect.kinds import SessionKey
+from recollect.model.clock import now_ms
+from recollect.model.errors import NotFound, RecollectError
+from recollect.model.files import left_beside
+from recollect.model.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.sources import path_key

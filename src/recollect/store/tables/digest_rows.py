@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.clock import as_ms
-from recollect.kinds import SessionKey
+from recollect.model.clock import as_ms
+from recollect.model.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.activity import ActivityRow, UseRow, drop_activity, put_activity, seal_activity
@@ -40,7 +40,7 @@ from recollect.store.tables.table import (
 )
 
 if TYPE_CHECKING:
-    from recollect.schema import Signal
+    from recollect.model.schema import Signal
 
 
 # `sealed` is the digest as it was when raw was last dropped: held events extend it. `checked_by` is the distiller that

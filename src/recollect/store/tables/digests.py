@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from recollect.clock import rfc3339
-from recollect.errors import StoreDamaged
-from recollect.kinds import SessionKey
+from recollect.model.clock import rfc3339
+from recollect.model.errors import StoreDamaged
+from recollect.model.kinds import SessionKey
 from recollect.store.search import ensure_terms
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.sessions import (
@@ -20,7 +20,7 @@ from recollect.store.tables.sessions import (
 from recollect.store.tables.table import hash_of, json_list
 
 if TYPE_CHECKING:
-    from recollect.schema import Signal
+    from recollect.model.schema import Signal
 
 
 class Saved(NamedTuple):
@@ -140,7 +140,7 @@ class Digests:
         offset: int = 0,
     ) -> "list[Signal]":
         """Signals of one session or of all that match, newest first. Times are those of the signals."""
-        from recollect.schema import Signal  # takes time to load, and most sweeps need none
+        from recollect.model.schema import Signal  # takes time to load, and most sweeps need none
 
         where, bindings = _signal_conditions(criteria, session, signal)
         rows = self._database.rows(

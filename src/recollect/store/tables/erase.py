@@ -8,9 +8,9 @@ from typing import Any
 
 import apsw
 
-from recollect.files import replace_file
-from recollect.home import RESCUED_NAME, SPOOL_NAME
-from recollect.kinds import SessionKey, name_half
+from recollect.model.files import replace_file
+from recollect.model.home import RESCUED_NAME, SPOOL_NAME
+from recollect.model.kinds import SessionKey, name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_packs
 from recollect.store.sqlite.database import Database

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from recollect.kinds import (
+from recollect.model.kinds import (
     ASSISTANT_MSG,
     COMPLETION,
     EDIT,

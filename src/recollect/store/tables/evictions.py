@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.clock import now_ms
-from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey, name_half
+from recollect.model.clock import now_ms
+from recollect.model.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey, name_half
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.clock import now_ms
+from recollect.model.clock import now_ms
+from recollect.model.text import spaced
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.sessions import ANY_SESSION, OF_DIGESTS, SessionFilter, row_conditions
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table, column
-from recollect.text import spaced
 
 if TYPE_CHECKING:
     from recollect.store.ledger import Ledger, LedgerRecord

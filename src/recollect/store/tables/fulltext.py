@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.clock import now_ms
-from recollect.kinds import SessionKey
+from recollect.model.clock import now_ms
+from recollect.model.kinds import SessionKey
+from recollect.model.text import Columns, columns_of
 from recollect.store.batch import Fresh
 from recollect.store.search import TOKENIZER, table_of
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.room import empty_log, free_bytes, give_back_pages, is_short, without_overwriting
 from recollect.store.tables.events import PIECE_BYTES, Payloads, in_pieces
 from recollect.store.tables.table import BY_STREAM, CACHE, Table, column
-from recollect.text import Columns, columns_of
 
 # Up to where a session's stream of payloads is indexed, and the highest seq among them.
 FULLTEXT_MARKS = Table(

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from recollect.clock import now_ms
-from recollect.errors import NotFound, NotInGroup
-from recollect.kinds import SessionKey
+from recollect.model.clock import now_ms
+from recollect.model.errors import NotFound, NotInGroup
+from recollect.model.kinds import SessionKey
+from recollect.model.text import spaced
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table, column, json_list
-from recollect.text import spaced
 
 GROUPS = Table(
     "groups",

@@ -8,7 +8,7 @@ of these changes, whoever changes them: what is appended never does.
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.table import BY_STREAM, CACHE, KEYS, MEMORY, Table, column, json_keys
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import orjson
 
-from recollect.errors import StoreDamaged
-from recollect.kinds import SessionKey
+from recollect.model.errors import StoreDamaged
+from recollect.model.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads.packs import ADVICE
 from recollect.store.sqlite.database import Database

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from recollect.errors import Busy
-from recollect.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG, SessionKey
+from recollect.model.errors import Busy
+from recollect.model.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG, SessionKey
 from recollect.store.batch import Batch, EventRow, UsageRow
 from recollect.store.intake import Intake, Written
 from recollect.store.payloads.writer import LivePack, Moved

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from recollect.errors import StoreDamaged
+from recollect.model.errors import StoreDamaged
 from recollect.store.batch import EventRow, ProblemRow, SourceRow, hash_payload
 from recollect.store.intake import Stored, find_stored
 from recollect.store.ledger import LEDGER_NAME

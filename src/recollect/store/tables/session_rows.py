@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.digest_rows import drop_digests
 from recollect.store.tables.groups import name_sessions

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from recollect.clock import rfc3339
-from recollect.kinds import SessionKey
+from recollect.model.clock import rfc3339
+from recollect.model.kinds import SessionKey
 from recollect.store.sqlite.database import Database, escaped, translated
 from recollect.store.tables.table import KEYS, TOKENS, json_keys, json_list
 
 if TYPE_CHECKING:
-    from recollect.schema import Session, SessionSource
+    from recollect.model.schema import Session, SessionSource
 
 
 class SessionHeader(NamedTuple):
@@ -148,7 +148,7 @@ class Sessions:
         return next(iter(self._select("agent = ? AND native_session_id = ?", [*key])), None)
 
     def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
-        from recollect.schema import SessionSource  # these take time to load, and a search needs none
+        from recollect.model.schema import SessionSource  # these take time to load, and a search needs none
         from recollect.store.tables.session_rows import READ_COLUMNS
 
         order = f"{_ORDERS[sort]} DESC, {_ORDERS['recent']} DESC, session_uid"
@@ -347,7 +347,7 @@ def row_conditions(criteria: SessionFilter, of_sessions: str, moment: str) -> tu
 
 
 def _session(row: dict[str, Any], sources: "list[SessionSource]") -> "Session":
-    from recollect.schema import Cost, Session  # takes time to load, and most sweeps need none
+    from recollect.model.schema import Cost, Session  # takes time to load, and most sweeps need none
 
     if row["analyzed_ms"] is not None:  # the first time counts for eviction; what came later was analysed as it came
         row["analyzed_ms"] = max(row["analyzed_ms"], row["ingested_ms"] or 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from recollect.clock import now_ms
+from recollect.model.clock import now_ms
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.table import BY_SOURCE, CACHE, Table, column
 

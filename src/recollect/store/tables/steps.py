@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 
-from recollect.kinds import (
+from recollect.model.kinds import (
     FILES_LANE,
     HISTORY_LANE,
     MAIN_LANE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.kinds import FILES_LANE, SessionKey
+from recollect.model.kinds import FILES_LANE, SessionKey
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables.events import IS_ABANDONED, IS_RETRY

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 
 CACHE = "cache.db"
 MEMORY = "memory.db"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from recollect.kinds import SessionKey
+from recollect.model.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.events import EVENTS

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.clock import now_ms
-from recollect.kinds import SessionKey
+from recollect.model.clock import now_ms
+from recollect.model.kinds import SessionKey
 from recollect.store.batch import (
     Batch,
     EventRow,

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.errors import NotFound, UsageError
-from recollect.files import sync
-from recollect.text import cut_short
+from recollect.model.errors import NotFound, UsageError
+from recollect.model.files import sync
+from recollect.model.text import cut_short
 
 Entry = dict[str, Any]
 

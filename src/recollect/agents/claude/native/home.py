@@ -17,7 +17,7 @@ from typing import Any
 
 from recollect.agents.claude.native.conversation import MESSAGES, Entry, iter_entries, replace
 from recollect.agents.claude.native.session import NativeSession, SessionSummary, agent_file_id, read_summary
-from recollect.errors import NotFound, UsageError
+from recollect.model.errors import NotFound, UsageError
 
 _MOST_CHARS = 200
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -26,9 +26,9 @@ from recollect.agents.claude.native.conversation import (
     linked,
     replace,
 )
-from recollect.clock import moment_ms
-from recollect.errors import UsageError
-from recollect.files import write_new
+from recollect.model.clock import moment_ms
+from recollect.model.errors import UsageError
+from recollect.model.files import write_new
 
 _WINDOW_BYTES = 64 * 1024
 _PROMPT_CHARS = 200

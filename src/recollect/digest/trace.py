@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect import schema
 from recollect.agentkit.calls import find_patches, named_path, patched_paths
-from recollect.distill import shell, words
-from recollect.distill.texts import payload_text
-from recollect.kinds import OPENED_PULL_REQUEST
+from recollect.digest import shell, words
+from recollect.digest.texts import payload_text
+from recollect.model import schema
+from recollect.model.kinds import OPENED_PULL_REQUEST
+from recollect.model.text import ELLIPSIS
 from recollect.sessions import MINUTE_MS
 from recollect.store import IS_ABANDONED, Step
-from recollect.text import ELLIPSIS
 
 PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
 IDLE_MS = 30 * 60_000  # a longer one is worth telling

@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
-from recollect import schema
-from recollect.clock import AsDatetime, rfc3339
-from recollect.distill import ExchangeRules
-from recollect.distill.texts import as_text, clean, estimate_tokens, input_text, one_line, payload_text, shortened
-from recollect.kinds import KIND_FAMILY
+from recollect.digest import ExchangeRules
+from recollect.digest.texts import as_text, clean, estimate_tokens, input_text, one_line, payload_text, shortened
+from recollect.model import schema
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.kinds import KIND_FAMILY
 from recollect.store import Step
 
 _CALLS = KIND_FAMILY[schema.TOOL_CALL]

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from recollect.clock import AsDatetime
-from recollect.kinds import *  # noqa: F403 - these words are part of the schema
-from recollect.kinds import name_half as name_half
+from recollect.model.clock import AsDatetime
+from recollect.model.kinds import *  # noqa: F403 - these words are part of the schema
+from recollect.model.kinds import name_half as name_half
 
 SCHEMA_VERSION = 1
 

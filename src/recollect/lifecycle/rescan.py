@@ -10,8 +10,8 @@ from operator import itemgetter
 import orjson
 
 from recollect import analysis
-from recollect.forget.erase import drop_leftovers, drop_prepared, expire_answers
-from recollect.kinds import SessionKey, session_uid
+from recollect.lifecycle.erase import drop_leftovers, drop_prepared, expire_answers
+from recollect.model.kinds import SessionKey, session_uid
 from recollect.redact import OLDER, OTHER, KnownValues, Redactor, compare_versions
 from recollect.sessions import AccountRules, account_for
 from recollect.store import RESCAN_UNFINISHED, HeldStream, Store, in_pieces

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 
-from recollect.errors import BadConfig
+from recollect.model.errors import BadConfig
 
 NAMES = (
     "before-migration-commit",

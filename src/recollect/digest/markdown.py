@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import orjson
 
-from recollect.distill.texts import clean, estimate_tokens, one_line
-from recollect.kinds import signal_words
-from recollect.schema import Asked, Digest, OpenEnds, Quote, Session, Tally
+from recollect.digest.texts import clean, estimate_tokens, one_line
+from recollect.model.kinds import signal_words
+from recollect.model.schema import Asked, Digest, OpenEnds, Quote, Session, Tally
+from recollect.model.text import ELLIPSIS, money, plural, spaced
 from recollect.sessions import TOKENS
-from recollect.text import ELLIPSIS, money, plural, spaced
 
 _ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^[\s>*+\d.)-]*(?:\[[^\]]+\]:|~{3})")
 _TICKS = re.compile("`+")

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 
 from recollect import analysis
-from recollect.clock import now_ms, rfc3339
-from recollect.errors import Busy, StoreDamaged, StoreUnwritable
-from recollect.retention.plan import LAST_COPY, UNANALYSED, Limits, Plan, horizon_ms, plan, trusted_from_ms
+from recollect.lifecycle.budget import LAST_COPY, UNANALYSED, Limits, Plan, horizon_ms, plan, trusted_from_ms
+from recollect.model.clock import now_ms, rfc3339
+from recollect.model.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, Eviction, RetentionEvent, Store
 
 _SECONDS = 10

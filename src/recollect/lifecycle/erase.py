@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect import analysis, sessions
-from recollect.errors import Busy, StoreUnwritable, UsageError
-from recollect.files import remove, replace_file
-from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
-from recollect.kinds import SessionKey, session_uid
+from recollect.model.errors import Busy, StoreUnwritable, UsageError
+from recollect.model.files import remove, replace_file
+from recollect.model.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
+from recollect.model.kinds import SessionKey, session_uid
+from recollect.model.shared_folder import ANSWERS, HISTORY_NAME, TASKS_NAME, SharedFolder, open_shared
+from recollect.model.text import silent
 from recollect.sessions import GROUPS_FOLDER
-from recollect.shared_folder import ANSWERS, HISTORY_NAME, TASKS_NAME, SharedFolder, open_shared
 from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root
-from recollect.text import silent
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor
@@ -60,7 +60,7 @@ FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and n
 def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
     if store.evictions.names():
-        from recollect.forget.rescan import drop_lines  # loads the rules of redaction
+        from recollect.lifecycle.rescan import drop_lines  # loads the rules of redaction
 
         drop_lines(store, keys)
     store.erasure.drop(keys)
@@ -176,7 +176,7 @@ def hide_named(store: Store, redactor: "Callable[[], Redactor]") -> None:
 
 def _hide(store: Store, key: SessionKey, values: "KnownValues") -> bool:
     """Write a session again without these values, if any of its events has one; whether any had."""
-    from recollect.forget.rescan import changed_payloads  # loads the rules of redaction, and most sweeps need none
+    from recollect.lifecycle.rescan import changed_payloads  # loads the rules of redaction, and most sweeps need none
 
     is_held = False
     # Again if a live host has appended meanwhile, for then nothing was replaced.

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from recollect.errors import StoreUnwritable
+from recollect.model.errors import StoreUnwritable
 
 SHARED_INDEX_BYTES = 64 * 1024
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -6,8 +6,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from recollect.distill.texts import word_set
-from recollect.text import ELLIPSIS
+from recollect.digest.texts import word_set
+from recollect.model.text import ELLIPSIS
 
 RAN = "ran "
 SCRIPT = "ran script:"

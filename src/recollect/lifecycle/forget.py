@@ -11,15 +11,15 @@ from urllib.parse import unquote
 
 import orjson
 
-from recollect.clock import AsDatetime, rfc3339
-from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
-from recollect.forget.erase import FINISHES_FORGETTING, count_answers, drop, leave_no_byte
 from recollect.ingest import held_although_excluded
-from recollect.kinds import SessionKey, session_uid
-from recollect.schema import Session
+from recollect.lifecycle.erase import FINISHES_FORGETTING, count_answers, drop, leave_no_byte
+from recollect.model.clock import AsDatetime, rfc3339
+from recollect.model.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
+from recollect.model.kinds import SessionKey, session_uid
+from recollect.model.schema import Session
+from recollect.model.text import Progress, silent
 from recollect.sessions import AccountRules, all_reached
 from recollect.store import SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
-from recollect.text import Progress, silent
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
 

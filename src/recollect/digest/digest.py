@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
-from recollect import schema
-from recollect.clock import rfc3339
-from recollect.distill import VERSION, words
-from recollect.distill.outcome import (
+from recollect.digest import VERSION, words
+from recollect.digest.outcome import (
     SPOKEN,
     Ending,
     Todo,
@@ -30,10 +28,12 @@ from recollect.distill.outcome import (
     todo_list,
     weighed,
 )
-from recollect.distill.shell import command_given, commit_message
-from recollect.distill.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
-from recollect.distill.trace import CALLS, MOST_COMMITS, NO_TIME, NOTES, PLAN, Payloads, SuiteRun, Trace, Use, settle
-from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
+from recollect.digest.shell import command_given, commit_message
+from recollect.digest.texts import excerpt, input_text, one_line, payload_text, sentences, shortened
+from recollect.digest.trace import CALLS, MOST_COMMITS, NO_TIME, NOTES, PLAN, Payloads, SuiteRun, Trace, Use, settle
+from recollect.model import schema
+from recollect.model.clock import rfc3339
+from recollect.model.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.sessions import MINUTE_MS, Used, has_subject, tokens_of
 from recollect.store import ActivityRow, Response, Step, UseRow
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMap
 from contextlib import suppress
 from typing import Any
 
-from recollect.errors import Busy
+from recollect.model.errors import Busy
 
 HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost")

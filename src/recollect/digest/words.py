@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from recollect.distill.texts import sentences, word_set
+from recollect.digest.texts import sentences, word_set
 
 HEAD_CHARS = 200  # a user says it at the beginning, or not at all
 

@@ -4,7 +4,7 @@ import re
 import time
 from datetime import UTC, date, datetime, timedelta
 
-from recollect.errors import UsageError
+from recollect.model.errors import UsageError
 
 
 def now_ms() -> int:

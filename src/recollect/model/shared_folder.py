@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from recollect.errors import UsageError
+from recollect.model.errors import UsageError
 
 TASKS, ANSWERS, INPUT = "tasks", "answers", "input"
 HISTORY_NAME, TASKS_NAME = "session_history.json", "current_tasks.json"

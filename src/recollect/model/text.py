@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import add
 from typing import Any, NamedTuple
 
-from recollect import kinds
+from recollect.model import kinds
 
 # Letters of scripts without spaces between words: Han, kana, hangul.
 CJK = (

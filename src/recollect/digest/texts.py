@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from recollect.text import ELLIPSIS, TERMINAL_CONTROL, cut_short
+from recollect.model.text import ELLIPSIS, TERMINAL_CONTROL, cut_short
 
 # Escape sequences, control characters, and characters that hide text or turn its direction.
 _CONTROL = re.compile(

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from recollect import schema
-from recollect.clock import rfc3339
-from recollect.distill import shell, words
-from recollect.distill.texts import payload_text, shortened
-from recollect.distill.trace import CALLS, CHURN_ROUNDS, IDLE_MS, NOTES, REFUSED, Edit, Payloads, SuiteRun, Trace
-from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome, Signal
+from recollect.digest import shell, words
+from recollect.digest.texts import payload_text, shortened
+from recollect.digest.trace import CALLS, CHURN_ROUNDS, IDLE_MS, NOTES, REFUSED, Edit, Payloads, SuiteRun, Trace
+from recollect.model import schema
+from recollect.model.clock import rfc3339
+from recollect.model.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome, Signal
+from recollect.model.text import cut_short
 from recollect.sessions import Used
 from recollect.store import Response, Step
-from recollect.text import cut_short
 
 _FINISHED = frozenset({"completed", "done", "cancelled", "canceled", "deleted", "skipped"})
 _LISTS = ("todos", "plan", "items", "tasks")

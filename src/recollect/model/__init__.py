@@ -1,0 +1,1 @@
+"""The words everybody shares: records, kinds, times, texts, settings, errors."""
