@@ -65,8 +65,8 @@ BUGS = {
     ),
     "a digest is replaced by that of the newest events": Bug(
         distiller,
-        "_extended",
-        lambda old, new, subject: new,
+        "extend",
+        lambda old, new: new,
         lambda machine: (
             machine.sweep_over_the_soft_cap(percent=0),
             machine.vanish(number=0),

@@ -123,7 +123,7 @@ class Reading:
         """
         if name == _LAST and not is_strict:
             return self.last_session()
-        if ":" in name and (whole := self._of_uids([name])):
+        if ":" in name and len(whole := self._of_uids([name])) == 1:
             return _resumable(whole[0])  # parts of names are looked for in all of them
         matches = self._store.sessions.named_like(name)
         if len(matches) > 1:
