@@ -60,6 +60,10 @@ def test_whatever_files_are_lost_the_others_tell_what_they_can(subjects: list[Su
     assert {name: told for name, told in found.items() if told} == {}
 
 
+def test_a_key_that_is_lost_with_the_index_is_made_anew(lone: Subject, tmp_path: Path) -> None:
+    assert list(damage.examine(lone, damage.lose("redaction.key", "cache.db"), tmp_path / "harmed")) == []
+
+
 # After two, a session is stored and its repository has no name yet.
 @pytest.mark.parametrize("commits", range(5) if IS_SOAK else [2])
 def test_a_log_that_ends_within_a_commit_costs_nothing(subjects: list[Subject], tmp_path: Path, commits: int) -> None:

@@ -147,7 +147,7 @@ def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
         forget_marks(folder, repair[DATABASE])
     if repair[KEY]:
         aside.take(folder / KEY_FILE)
-        load_key(folder)
+    load_key(folder)  # a store that cannot be opened does not say that its key is gone, too
 
 
 def _rebuild(
