@@ -303,7 +303,7 @@ def _stop(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["forget.rescan.account_for", "store.tables.fulltext.Fulltext.index_pending", "analysis.distil_pending"]
+    "step", ["lifecycle.rescan.account_for", "store.tables.fulltext.Fulltext.index_pending", "analysis.distil_pending"]
 )
 def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, step: str

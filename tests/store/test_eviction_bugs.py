@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from recollect.analysis import distiller
-from recollect.lifecycle import apply as budget
+from recollect.lifecycle import evict as budget
 from recollect.model.errors import RecollectError
 from recollect.store import DigestRows
 from recollect.store.tables import evictions

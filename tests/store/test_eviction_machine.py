@@ -16,7 +16,7 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.analysis import distiller
 from recollect.api import Memory
-from recollect.lifecycle import apply as budget
+from recollect.lifecycle import evict as budget
 from recollect.lifecycle.budget import Limits
 from recollect.model import failpoints
 from recollect.model.clock import now_ms

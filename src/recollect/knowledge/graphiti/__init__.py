@@ -5,7 +5,6 @@ Everything but `client` works without the library, which only an extra installs.
 
 import re
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,6 +46,8 @@ class GraphitiSettings:
         """The graph of a group's sessions: Graphiti and its databases take letters, digits and `_` without trouble."""
         if group == store.MAIN_GROUP:
             return self.graph
+        from hashlib import blake2b  # settings are read by every search, which needs none of it
+
         plain = re.sub(r"[^A-Za-z0-9_]", "_", group)
         mark = "" if plain == group else f"_{blake2b(group.encode(), digest_size=3).hexdigest()}"
         return f"{self.graph}_{plain}{mark}"
