@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from recollect.api import open_memory
 from recollect.cli import main
-from recollect.hooks.reminders import find_fix
+from recollect.hooks.fixes import find_fix
 from recollect.knowledge.signature import signature_of
 from recollect.recall.prepared import fixes_path
 from tests.hooks.conftest import SESSION, Desk

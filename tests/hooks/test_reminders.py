@@ -76,7 +76,7 @@ def test_an_agent_that_throws_the_answer_away_gets_none(asked: Desk) -> None:
 
 def test_two_hundred_other_prompts_bring_nothing(asked: Desk) -> None:
     from recollect.hooks.answers import HookEvent, hooks_of_agent
-    from recollect.hooks.reminders import find_reminder
+    from recollect.hooks.fixes import find_reminder
 
     chance = random.Random(3)
     words = [*REQUEST.lower().split(), "seal", "ticket", "gate", "fish", "keeper", "clock", "paint", "roof", "count"]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from recollect.cli.entry import main
-from recollect.hooks.reminders import find_fix
+from recollect.hooks.fixes import find_fix
 from tests.knowledge.sessions import Script, remembered
 
 SURE, WEAK = "Always use tabs instead of spaces.", "Always use the old parser for now."

@@ -16,7 +16,7 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import open_memory
-from recollect.model.loopback import bind
+from recollect.loopback import bind
 from recollect.model.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_RESULT
 from tests.builders import AGENT, Home, ScriptedAdapter, event
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from recollect.model.loopback import bind
+from recollect.loopback import bind
 from tests.conftest import swept
 from tests.logs import CLAUDE, session_id
 from tests.web.conftest import Served, served

@@ -410,7 +410,7 @@ def web(port: int | None, no_open: bool, read_only: bool) -> None:
     """
     refuse_in_group()
     archive.require_web_parts()  # else the rest cannot be imported
-    from recollect.model.loopback import bind
+    from recollect.loopback import bind
     from recollect.web.app import USUAL_PORT, serve  # needs the extra
 
     def tell(address: str) -> None:

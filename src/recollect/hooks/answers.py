@@ -148,7 +148,7 @@ def _brought_to_mind(event: HookEvent, store_folder: str) -> tuple[str, str]:
     """
     if event.failure.isascii() and not event.prompt and not _FAILURE.search(event.failure):
         return "", ""
-    from recollect.hooks.reminders import find_fix, find_reminder  # their patterns take longer to compile than all else
+    from recollect.hooks.fixes import find_fix, find_reminder  # their patterns take longer to compile than all else
 
     if event.prompt:
         about, signature, text = find_reminder(store_folder, event)

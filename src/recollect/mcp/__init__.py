@@ -52,8 +52,8 @@ def serve_http(
 ) -> None:
     """The same over HTTP, for clients that cannot start it; `announce` gets its address and its token."""
     from recollect.config import store_folder  # few servers answer over HTTP
+    from recollect.loopback import bind
     from recollect.mcp.http import HttpDoor, serve_http
-    from recollect.model.loopback import bind
 
     with bind(port, _USUAL_PORT) as opened:
         serve_http(

@@ -14,11 +14,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from recollect.loopback import HOST, has_own_host, has_own_origin, headers_of, read_body
 from recollect.mcp.door import INSTRUCTIONS, Door
 from recollect.mcp.server import HANDSHAKES, MODERN, MOST_BYTES, Server, parse
 from recollect.model.errors import RecollectError
 from recollect.model.files import write_new
-from recollect.model.loopback import HOST, has_own_host, has_own_origin, headers_of, read_body
 
 PATH = "/mcp"
 _TOKEN_NAME = "mcp-token"

@@ -35,10 +35,10 @@ from starlette.routing import Route
 from recollect.api import Memory, open_memory
 from recollect.archive import html
 from recollect.config import freshness_mode
+from recollect.loopback import HOST, read_body
 from recollect.model.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
 from recollect.model.files import work_name, write_new
 from recollect.model.kinds import signal_words
-from recollect.model.loopback import HOST, read_body
 from recollect.model.schema import to_json
 from recollect.model.text import session_counts
 from recollect.web import charts, pages, session

@@ -20,7 +20,7 @@ from pathlib import Path
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recollect.model.loopback import has_own_host, has_own_origin, headers_of
+from recollect.loopback import has_own_host, has_own_origin, headers_of
 
 CODE_HEADER = "recollect-code"
 VISIT_HEADER = "recollect-visit"
